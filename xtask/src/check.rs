@@ -1,4 +1,4 @@
-//! `check` is the gate for a change. Each step is a row; all steps run, and the failures are listed at the end.
+//! `check` runs all checks of a change. Each step is a row; all steps run, and the failures are listed at the end.
 //! `check --no-tests` skips the tests.
 
 use std::process::Command;
@@ -13,7 +13,7 @@ struct Step {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    /// A program that may be missing, and how to install it: without it the step is skipped with a message.
+    /// An optional program, and how to install it. The step is skipped with a message if it is missing.
     needs: Option<(&'static str, &'static str)>,
 }
 
@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// A check of this program: its name and its function.
+/// A check that is implemented here: its name and its function.
 struct OwnCheck(&'static str, fn() -> anyhow::Result<()>);
 
 const OWN: &[OwnCheck] = &[OwnCheck("kernel objects", bpf::check), OwnCheck("tidy", || tidy::run(&[]))];

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::root;
 
-/// Runs the test that compares the page, in the mode that writes it.
+/// Runs the test that compares the page, in the mode that updates it.
 pub fn run(_: &[String]) -> anyhow::Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo run -p xtask -- COMMAND`. A command is a row of [`COMMANDS`].
+//! The commands of this repository: `cargo xtask COMMAND`. A command is a row of [`COMMANDS`].
 
 #![expect(clippy::print_stdout, reason = "a command for the terminal")]
 
@@ -11,10 +11,10 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A name, what it does, and what does it, given the arguments that follow.
+/// The name of a command, its description, and its function of the remaining arguments.
 type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
 
-/// Sorted by name.
+/// The commands, sorted by name.
 const COMMANDS: &[Command] = &[
     ("bpf", "builds the kernel programs; --check compares them with the committed objects", bpf::run),
     ("check", "runs the whole gate: format, lints, licences, generated files, tests", check::run),
@@ -36,8 +36,8 @@ fn usage() -> String {
     COMMANDS.iter().map(|(name, about, _)| format!("  {name:<10} {about}\n")).collect()
 }
 
-/// The root of the repository: of the one that cargo runs us for, which need not be the one we were built from where
-/// two checkouts share a target folder.
+/// Returns the root of the repository in which cargo runs the program. It may differ from the one in which it was
+/// built if two checkouts share a target folder.
 fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
         let built_from = || env!("CARGO_MANIFEST_DIR").into();

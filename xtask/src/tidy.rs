@@ -1,7 +1,7 @@
-//! `tidy` checks what the compiler cannot: the words of the sources, how doc comments begin, and the names of types.
+//! `tidy` checks what the compiler cannot: words, beginnings of doc comments, names of types.
 //!
-//! Each rule is a row of [`RULES`] and sees every text file that git tracks or would track. A finding names the file,
-//! the line and what to write instead.
+//! Each rule is a row of [`RULES`] and reads all text files that git tracks or would add. A finding has the file,
+//! the line and a suggestion.
 
 mod docs;
 mod source;
@@ -14,7 +14,7 @@ use anyhow::bail;
 
 use self::source::Source;
 
-/// A rule: its name, and its findings over all files.
+/// The name of a rule, and the function that returns its findings in all files.
 type Rule = (&'static str, fn(&[Source]) -> anyhow::Result<Vec<Finding>>);
 
 const RULES: &[Rule] =

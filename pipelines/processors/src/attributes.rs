@@ -1,4 +1,4 @@
-//! `attributes`: changes the attributes of spans, log records and metric points: of all, or of those selected by
+//! `attributes`: changes the attributes of spans, log records and metric points, of all or of those selected by
 //! `include` and `exclude`.
 
 use std::sync::Arc;

@@ -74,7 +74,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn every_resource_is_changed_and_nothing_else() {
+    fn only_resources_are_changed() {
         let settings = r#"{"attributes": [{"key": "a", "value": 1, "action": "upsert"}]}"#;
         check(
             &FACTORY,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_processor_does_something() {
+    fn a_configuration_without_actions_is_refused() {
         assert_eq!(problems(&FACTORY, "{}"), ["x: missing required field \"attributes\""]);
         let found = problems(&FACTORY, r#"{"attributes": [{"key": "a", "action": "rename"}]}"#);
         let want = "x::attributes[0]::action: unsupported action \"rename\": expected insert, update, upsert, \

@@ -1,10 +1,8 @@
-//! The configuration of the collector: from `--config` arguments to a positioned tree, in the order of the
-//! OpenTelemetry Collector.
+//! The configuration of the collector: from `--config` arguments to a tree with positions.
 //!
-//! The one idea: each step is a small part of its own. [`source`] retrieves text, [`yaml`] reads it,
-//! [`merge`] lays sources on top of each other, [`expand`] resolves references, [`service`] reads which
-//! pipelines there are. What a component makes of its section is left to the component, and decoding to
-//! `component::config`.
+//! The loading steps are modules: [`source`] retrieves text, [`yaml`] parses it, [`merge`] merges sources,
+//! [`expand`] resolves references, [`service`] reads the pipelines. Each component decodes its own section with the
+//! crate `config`.
 
 mod check;
 mod expand;
@@ -33,16 +31,16 @@ use source::Location;
 pub use source::{Environment, schemes};
 pub use yaml_out::to_yaml;
 
-/// What the command line says of a configuration: where it is, and which gates are on.
+/// The locations of a configuration and the feature gates, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The locations, in the order they are merged.
+    /// The locations, in the order in which they are merged.
     pub locations: Vec<String>,
     /// The feature gates.
     pub gates: Gates,
 }
 
-/// Locations alone: every gate is as it is by default.
+/// Locations with default gates.
 impl From<&[String]> for Sources {
     fn from(locations: &[String]) -> Self {
         Sources { locations: locations.to_vec(), gates: Gates::default() }
@@ -61,18 +59,18 @@ impl From<&Sources> for Sources {
     }
 }
 
-/// A configuration with every source merged and every reference resolved.
+/// A configuration with all sources merged and all references resolved.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The tree. Always a mapping.
+    /// The tree, whose root is a mapping.
     pub root: Node,
-    /// What is odd but no error, to be logged once there is a log.
+    /// Warnings, to be logged once logging is set up.
     pub warnings: Vec<Problem>,
-    /// The feature gates that it is read by.
+    /// The feature gates.
     pub gates: Gates,
 }
 
-/// Loads all locations, the later on top of the earlier.
+/// Loads and merges all locations; a later one takes precedence.
 pub fn load(sources: impl Into<Sources>, environment: &dyn Environment) -> Result<Loaded, ConfigError> {
     let Sources { locations, gates } = sources.into();
     let lists = if gates.is_on(gates::MERGE_APPEND) { Lists::Append } else { Lists::Replace };
@@ -86,7 +84,7 @@ pub fn load(sources: impl Into<Sources>, environment: &dyn Environment) -> Resul
     }
     ConfigError::unless_empty(problems)?;
     let mut findings = expand::expand(&mut root, environment);
-    // A mapping that came in through a reference may hold `::` in its keys, too.
+    // A mapping from a reference may have keys with `::`, too.
     unflatten(&mut root, &mut findings.problems);
     ConfigError::unless_empty(findings.problems)?;
     let mut warnings = findings.warnings;
@@ -117,12 +115,12 @@ fn lay(root: &mut Node, mut source: Node, lists: Lists, problems: &mut Vec<Probl
     merge(root, source, lists);
 }
 
-/// The environment, the files and the network of this process.
+/// The environment variables, files and network of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Process;
 
 impl Loaded {
-    /// Its structure. How components then read their sections is noted in `seen`.
+    /// Returns the sections of the configuration. Their decoding is recorded in `seen`.
     pub fn sections<'a>(&'a self, seen: &'a Seen) -> Sections<'a> {
         Sections::read_by(&self.root, &self.gates, Some(seen))
     }

@@ -102,12 +102,12 @@ impl Log {
     ) -> Self {
         let mut context: Vec<(String, String)> =
             logs.initial_fields.iter().map(|(name, node)| (name.clone(), json(&node.value))).collect();
-        if logs.tells_resource && !resource.is_empty() {
+        if logs.has_resource && !resource.is_empty() {
             context.push(("resource".to_owned(), line::object(resource)));
         }
         Log {
             level: logs.level,
-            layout: Layout { encoding: logs.encoding, has_caller: logs.tells_caller, context },
+            layout: Layout { encoding: logs.encoding, has_caller: logs.has_caller, context },
             sampler: logs.sampling.map(|sampling| Mutex::new(Sampler::new(sampling, Instant::now()))),
             sink,
             records: records.map(|provider| provider.logger("warptap")),

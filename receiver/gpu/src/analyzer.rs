@@ -13,7 +13,7 @@
 //! series, allocations and exemplars. Drops are counted in [`crate::account`].
 
 mod collecting;
-mod lives;
+mod processes;
 mod ranks;
 mod restore;
 mod settings;
@@ -130,7 +130,7 @@ impl Analyzer {
         self.with_collectives(sink, |collectives, emitter| collectives.observe(event, emitter, look));
         self.engine.observe(event, &mut self.findings);
         self.report_findings(sink, look);
-        self.with_collectives(sink, |collectives, emitter| collectives.tell(emitter, look));
+        self.with_collectives(sink, |collectives, emitter| collectives.report(emitter, look));
         if let Event::Exit { process, at_ns, .. } = event {
             self.end(*process, *at_ns, sink);
         }
@@ -172,7 +172,7 @@ impl Analyzer {
 
     fn context(&mut self, context: &TraceContext, sink: Sink<'_>) {
         if let Some(traced) = self.traced((&context.header).into(), sink) {
-            traced.contexts.see(context);
+            traced.contexts.add(context);
         }
     }
 
@@ -183,7 +183,7 @@ impl Analyzer {
         let Some(traced) = self.traced(process, sink) else { return };
         // The call is already in the folds; the record adds its own times.
         if record.header.is_detail() {
-            return traced.calls.see(Call::of(record), calls_max);
+            return traced.calls.push(Call::of(record), calls_max);
         }
         if !traced.call(row, record) {
             self.account.untracked += 1;

@@ -1,11 +1,10 @@
-//! Event time in, time since 1970 out.
+//! Conversion of event time to wall time.
 //!
-//! The one idea: no output knows any other clock than the recording's, or the same recording would not give the
-//! same bytes twice.
+//! Only clock offsets from events are used, so the same recording gives the same bytes.
 
 use event::ClockOffsets;
 
-/// How far events have come, and how their clock stands to the wall's.
+/// The latest event time, and the offsets to wall time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     offsets: ClockOffsets,
@@ -13,22 +12,23 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// From here on instants are converted by these.
+    /// Sets the offsets that later conversions use.
     pub(crate) fn set(&mut self, offsets: ClockOffsets) {
         self.offsets = offsets;
     }
 
-    /// Something happened then. Time does not go back: CPUs hand over their records in turns.
-    pub(crate) fn see(&mut self, at_ns: u64) {
+    /// Advances to the time of an event. An earlier time has no effect, since the records of different CPUs are not
+    /// in order.
+    pub(crate) fn advance(&mut self, at_ns: u64) {
         self.now_ns = self.now_ns.max(at_ns);
     }
 
-    /// The latest instant seen.
+    /// Returns the latest event time in ns.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Nanoseconds since 1970.
+    /// Converts event time to nanoseconds since 1970.
     pub(crate) fn unix(&self, ns: u64) -> u64 {
         ns.saturating_add_signed(self.offsets.to_unix_ns)
     }

@@ -1,8 +1,8 @@
-//! Collectives: what probes tell of NCCL, analysed by `nccl`, and what it finds, as telemetry of the processes that it
-//! is about.
+//! Collectives: observations of NCCL calls, analyzed by `nccl`, and its findings as telemetry of the processes
+//! concerned.
 //!
-//! Events cross a [`bridge`] into observations, and findings are emitted as telemetry. Nothing here
-//! knows NCCL's functions, and nothing in `nccl` knows events or telemetry.
+//! A [`bridge`] converts events into observations, and findings are emitted as telemetry. This module does not know
+//! NCCL's functions, and `nccl` knows neither events nor telemetry.
 //!
 //! ```text
 //! Event -- bridge --> nccl::Engine --> Finding --+--> meters of its process, at every collection
@@ -35,18 +35,18 @@ use crate::analyzer::{Found, Look};
 pub struct CollectiveSettings {
     /// Whether collectives are analysed.
     pub is_enabled: bool,
-    /// Ranks of communicators that a process has series of its own for; the rest share one.
+    /// The maximum number of ranks of one process with series of their own; the rest share one.
     pub communicators_max: usize,
-    /// Log records about stragglers and the like that a process may emit at once; hangs and ends have a limit of their
-    /// own, far above what happens.
+    /// Burst of log records about stragglers and mismatches of one process. Hangs and ends have a higher limit of
+    /// their own.
     pub verdicts_burst: u32,
     /// The rate of log records about verdicts.
     pub verdicts_per_minute: u32,
-    /// Collectives that are traced for their skew, at once.
+    /// Burst of collectives that are traced for their skew.
     pub traces_burst: u32,
     /// The rate of collectives traced for their skew; those selected by hash are not limited.
     pub traces_per_minute: u32,
-    /// How they are analysed.
+    /// Settings of the engine.
     pub engine: nccl::Settings,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    /// An analysis that has seen nothing.
+    /// Creates an analysis without state.
     pub(crate) fn new(settings: &CollectiveSettings) -> Collectives {
         Collectives {
             bridge: Bridge::new(),
@@ -87,7 +87,7 @@ impl Collectives {
         }
     }
 
-    /// Takes the next event, and tells what it brings to light.
+    /// Observes an event and emits the resulting findings.
     pub(crate) fn observe(&mut self, event: &Event, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         self.restore_process(event);
         let Collectives { bridge, engine, selection, findings, .. } = self;
@@ -100,10 +100,10 @@ impl Collectives {
                 false => findings.push(finding),
             });
         });
-        self.tell(emitter, look);
+        self.report(emitter, look);
     }
 
-    /// A step is over: a process's last ones are kept for the flight recorder.
+    /// Records a completed step, of which the flight recorder has the last ones of each process.
     pub(crate) fn note(&mut self, step: &steps::Step) {
         let note = StepNote {
             process: step.process,
@@ -116,7 +116,7 @@ impl Collectives {
     }
 
     /// Emits the pending findings, which may need data of the engine.
-    pub(crate) fn tell(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
+    pub(crate) fn report(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         let Collectives { engine, findings, selection, .. } = self;
         for finding in findings.drain(..) {
             look(Found::Collective(&finding));
@@ -134,14 +134,14 @@ impl Collectives {
         }
     }
 
-    /// The source has ended.
+    /// Emits the remaining findings at the end of the source.
     pub(crate) fn finish(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         let Collectives { engine, findings, .. } = self;
         engine.finish(&mut |finding| findings.push(finding));
-        self.tell(emitter, look);
+        self.report(emitter, look);
     }
 
-    /// The ranks as they are now.
+    /// Returns the current state of each rank.
     pub(crate) fn ranks(&self) -> impl Iterator<Item = RankState> + '_ {
         self.engine.ranks()
     }

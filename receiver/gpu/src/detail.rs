@@ -79,17 +79,17 @@ impl Trouble {
         });
     }
 
-    /// How many calls of the process are worth remembering.
+    /// Returns the number of calls to store for the process.
     pub(crate) fn calls_max(&self, process: ProcessId) -> usize {
         if self.until.contains_key(&process) { CALLS_MAX } else { HEALTHY_CALLS_MAX }
     }
 
-    /// The process has ended, and its detail with it.
+    /// Removes an ended process.
     pub(crate) fn end(&mut self, process: ProcessId) {
         self.until.remove(&process);
     }
 
-    /// What is to be changed now.
+    /// Returns the changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
@@ -101,7 +101,7 @@ pub(crate) struct Call {
     pub(crate) entry_ns: u64,
     pub(crate) exit_ns: u64,
     pub(crate) tid: u32,
-    /// Calls that it stands for, itself among them.
+    /// Number of calls that this one represents, including itself.
     pub(crate) weight: u32,
     pub(crate) row: u16,
 }
@@ -128,8 +128,8 @@ impl Call {
 pub(crate) struct Calls(VecDeque<Call>);
 
 impl Calls {
-    /// One more, of so many at most.
-    pub(crate) fn see(&mut self, call: Call, max: usize) {
+    /// Adds a call, and evicts the oldest ones above `max`.
+    pub(crate) fn push(&mut self, call: Call, max: usize) {
         if self.0.len() >= max {
             self.0.drain(..=self.0.len() - max);
             self.0.shrink_to(max);
@@ -137,7 +137,7 @@ impl Calls {
         self.0.push_back(call);
     }
 
-    /// The longest calls within this time, in order of entry.
+    /// Returns the longest calls within this time, in order of entry.
     pub(crate) fn within(&self, start_ns: u64, end_ns: u64) -> Vec<Call> {
         let is_within = |c: &&Call| c.entry_ns >= start_ns && c.exit_ns <= end_ns;
         let mut calls: Vec<Call> = self.0.iter().filter(is_within).copied().collect();
@@ -158,7 +158,7 @@ mod tests {
         ProcessId { pid, start_ns: 7 }
     }
 
-    /// A sampler that never left its degraded state.
+    /// Regression test: a sampler never left its degraded state.
     #[test]
     fn trouble_lasts_from_the_last_large_outlier() {
         let mut trouble = Trouble::new(DetailSettings::default());
@@ -193,7 +193,7 @@ mod tests {
     fn longest_calls_inside_a_step_are_in_time_order() {
         let mut calls = Calls::default();
         let call = |at: u64| Call { entry_ns: at * 1_000, exit_ns: at * 1_000 + at % 97, ..Call::default() };
-        (0..10_000).for_each(|at| calls.see(call(at), CALLS_MAX));
+        (0..10_000).for_each(|at| calls.push(call(at), CALLS_MAX));
         assert_eq!(calls.0.len(), CALLS_MAX);
         let within = calls.within(9_000_000, 9_500_000);
         assert_eq!(within.len(), CALLS_SHOWN_MAX);
@@ -203,16 +203,16 @@ mod tests {
         assert_eq!(shortest, Some(93), "of 94 to 96 there are fifteen");
     }
 
-    /// Every process on a node had room for the calls of one in trouble.
+    /// Regression test: every process on a node had the capacity for calls of a troubled one.
     #[test]
     fn stored_calls_shrink_after_trouble() {
         let (mut trouble, process) = (Trouble::new(DetailSettings::default()), process(5));
         let mut calls = Calls::default();
         trouble.outlier(process, Outlier::Ratio3, S);
-        (0..5_000).for_each(|_| calls.see(Call::default(), trouble.calls_max(process)));
+        (0..5_000).for_each(|_| calls.push(Call::default(), trouble.calls_max(process)));
         assert_eq!(calls.0.len(), CALLS_MAX);
         trouble.advance(100 * S);
-        calls.see(Call::default(), trouble.calls_max(process));
+        calls.push(Call::default(), trouble.calls_max(process));
         assert_eq!(calls.0.len(), HEALTHY_CALLS_MAX);
         assert!(calls.0.capacity() <= 2 * HEALTHY_CALLS_MAX, "{}", calls.0.capacity());
     }

@@ -42,7 +42,11 @@ pub(crate) fn outlier(
         live_bytes: traced.memory.live_bytes(),
         oldest: traced.memory.oldest(OLDEST_MAX),
         calls: traced.calls_within(step.start_ns, step.end_ns),
-        place: traced.contexts.place(step.thread, step.start_ns..=step.end_ns, traced.relation),
+        placement: traced.contexts.parent_and_links(
+            step.thread,
+            step.start_ns..=step.end_ns,
+            traced.relation,
+        ),
         unix: Times { first: times[0], entry: times[1], exit: times[2] },
     };
     let ids = outlier.emit(records);

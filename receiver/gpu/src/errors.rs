@@ -1,13 +1,14 @@
-//! What an error number is called: the value of `error.type`.
+//! The names of error codes: values of `error.type`.
 
 mod names;
 
 use probe_abi::{Library, Probe};
 
-/// OpenTelemetry's value for an error that has no name of its own.
+/// OpenTelemetry's value for an error without a name.
 const OTHER: &str = "_OTHER";
 
-/// The error's name in the header of the row's library; `None` where the call succeeded, or answered a query.
+/// Returns the name of the error in the header of the row's library; `None` if the call succeeded, or the result is
+/// the answer to a query.
 pub(crate) fn error_type(row: &Probe, result: u32) -> Option<&'static str> {
     row.cookie().has_failed(result).then(|| name(row.library, result))
 }
@@ -32,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_called_as_its_library_calls_it() {
+    fn error_names_are_those_of_the_library() {
         check("cudaMalloc", 0, None);
         check("cudaMalloc", 2, Some("cudaErrorMemoryAllocation"));
         check("cuMemAlloc_v2", 2, Some("CUDA_ERROR_OUT_OF_MEMORY"));
@@ -41,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn not_ready_is_the_answer_to_a_query_and_an_error_elsewhere() {
+    fn not_ready_is_an_error_except_for_queries() {
         check("cudaEventQuery", 600, None);
         check("hipStreamQuery", 600, None);
         check("cudaStreamSynchronize", 600, Some("cudaErrorNotReady"));

@@ -1,23 +1,24 @@
-//! The instruments of one process, as this receiver has them: their scope, and how many values their attributes may have.
+//! The instruments of one process: their scope, and the expected number of values of each attribute.
 
 use instrumentation::Instruments;
 use opentelemetry::InstrumentationScope;
 use semconv::attribute;
 
-/// The name of the scope of everything that this receiver emits.
+/// Name of the scope of all telemetry of this receiver.
 pub(crate) const SCOPE: &str = "warptap/receiver/gpu";
 
-/// A meter of one process. The process's resource is added where points leave.
+/// Returns the instruments of one process. Its resource is added on export.
 pub(crate) fn instruments() -> Instruments {
     Instruments::new(scope(), values_expected)
 }
 
-/// The scope of everything that this receiver emits.
+/// Returns the scope of all telemetry of this receiver.
 pub(crate) fn scope() -> InstrumentationScope {
     instrumentation::scope(SCOPE)
 }
 
-/// Values that one process is expected to give to an attribute without a fixed set. Further ones share a series.
+/// Returns the expected number of values of an attribute without a fixed set, in one process. Further values share
+/// a series.
 fn values_expected(key: &str) -> usize {
     match key {
         attribute::ERROR_TYPE => 8,

@@ -1,10 +1,9 @@
-//! The `gpu` receiver: events of GPU processes in, OpenTelemetry out.
+//! The `gpu` receiver: converts events of GPU processes to OpenTelemetry.
 //!
-//! The one idea: an [`Analyzer`] that knows no clock but the events', no thread and no file, between two shells: the
-//! component of [`FACTORY`], which reads a live kernel, and [`replay`], which reads whatever was recorded. Both give
-//! the same telemetry for the same events.
+//! An [`Analyzer`] reads no clock except event time, no file and no socket. The component of [`FACTORY`] feeds it
+//! from the kernel, and [`replay`] from a recording; equal events give equal telemetry.
 //!
-//! Names are values of `semconv`; what a step means is for `steps` to say; how calls are seen, for `capture`.
+//! Names are values of `semconv`. Steps are analyzed by `steps`, and calls are captured by `capture`.
 
 mod account;
 mod analyzer;

@@ -106,7 +106,7 @@ impl Memory {
         true
     }
 
-    /// A free that succeeded: the bytes, where the allocation was seen.
+    /// Removes a freed allocation; returns its size if it is tracked.
     pub(crate) fn free(&mut self, space: Space, handle: u64, at_ns: u64) -> Option<u64> {
         let bytes = self.remove((space, handle))?;
         if self.freed.len() == FREED_MAX {
@@ -116,38 +116,39 @@ impl Memory {
         Some(bytes)
     }
 
-    /// A step of a workload is over. What it says of leaks, once something is to be said.
+    /// Observes the end of a step; returns a change of the suspected leak.
     pub(crate) fn step(&mut self, end_ns: u64) -> Option<Leak> {
         self.was_used.then(|| self.envelope.step(end_ns, self.live_bytes, &mut self.sizes))?
     }
 
-    /// True once anything was allocated.
+    /// Returns whether the process has allocated memory.
     pub(crate) fn was_used(&self) -> bool {
         self.was_used
     }
 
-    /// Bytes allocated and not freed.
+    /// Returns the allocated bytes.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
-    /// How many allocations that is.
+    /// Returns the number of allocations.
     pub(crate) fn live_count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Bytes of the largest of them. Walks them all: for failures.
+    /// Returns the size of the largest allocation. Iterates over all of them, so it is called for failures only.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.pieces.values().map(|piece| piece.bytes).max()
     }
 
-    /// Age of the oldest of them, if there is one. Walks them all: for collections and outliers.
+    /// Returns the age of the oldest allocation in ns. Iterates over all of them, so it is called for collections
+    /// and outliers only.
     pub(crate) fn oldest_age_ns(&self, now_ns: u64) -> Option<u64> {
         self.pieces.values().map(|piece| piece.at_ns).min().map(|at| now_ns.saturating_sub(at))
     }
 
-    /// The oldest of them, the oldest first: in an inference server its weights and its KV cache. Walks them all: for
-    /// outliers.
+    /// Returns the oldest allocations, oldest first. In an inference server these are its weights and its KV cache.
+    /// Iterates over all of them, so it is called for outliers only.
     pub(crate) fn oldest(&self, most: usize) -> Vec<Piece> {
         let mut oldest = BTreeSet::new();
         for (key, piece) in &self.pieces {
@@ -159,7 +160,7 @@ impl Memory {
         oldest.into_iter().map(|(at_ns, _, bytes)| Piece { bytes, at_ns }).collect()
     }
 
-    /// The last frees, the newest last.
+    /// Returns the last frees, newest last.
     pub(crate) fn freed(&self) -> &[Piece] {
         &self.freed
     }
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_and_not_freed_is_live() {
+    fn unfreed_allocations_are_live() {
         let mut memory = Memory::default();
         assert!(allocate(&mut memory, 0x100, 10, 5));
         assert!(allocate(&mut memory, 0x200, 20, 7));
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_given_out_again_is_counted_once() {
+    fn a_reused_address_is_counted_once() {
         let mut memory = Memory::default();
         allocate(&mut memory, 0x100, 10, 5);
         allocate(&mut memory, 0x100, 30, 9);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_no_address() {
+    fn handles_and_addresses_are_separate() {
         let mut memory = Memory::default();
         allocate(&mut memory, 7, 10, 5);
         memory.allocate(Space::Physical, 7, Piece { bytes: 100, at_ns: 6 });
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_come_first_whatever_the_map_does() {
+    fn the_oldest_allocations_come_first() {
         let mut memory = Memory::default();
         (0..100).for_each(|k| assert!(allocate(&mut memory, k, k + 1, 1_000 - k / 2)));
         let oldest: Vec<u64> = memory.oldest(5).into_iter().map(|piece| piece.bytes).collect();
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_an_allocation_is_not_remembered() {
+    fn allocations_above_the_bound_are_untracked() {
         let mut memory = Memory::default();
         assert!((0..ALLOCATIONS_MAX as u64).all(|address| allocate(&mut memory, address, 1, 0)));
         assert!(!allocate(&mut memory, 1 << 40, 1, 0));
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_its_calls_do() {
+    fn probe_rows_have_an_effect_on_memory() {
         let of = |symbol: &str| Effect::of(probe_abi::PROBES.iter().find(|p| p.symbol == symbol).unwrap());
         let rows = [
             ("cudaMalloc", Some(Effect::Allocates(Space::Addresses))),

@@ -1,7 +1,7 @@
-//! What is recorded of one process as it happens: steps, copies, memory, errors.
+//! Metrics of one process that are recorded as they happen: steps, copies, memory, errors.
 //!
-//! The cost: four recordings a step, each a hash of one to four attributes whose texts are static, some 200 ns;
-//! bytes are added up here and recorded when they are collected. Nothing is allocated once a series exists.
+//! A step costs about 200 ns: four recordings, each a hash of one to four static attributes. Copied bytes are added
+//! up and recorded on collection. Nothing is allocated for an existing series.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use steps::{BaselineLevel, Outlier, Step};
 use crate::instruments::instruments;
 use crate::points::seconds;
 
-/// Which way the bytes of each counter of a step went.
+/// The copy direction of each counter of a step.
 const COPIES: [(Work, CudaMemcpyKind); 4] = [
     (Work::BytesToDevice, CudaMemcpyKind::HostToDevice),
     (Work::BytesFromDevice, CudaMemcpyKind::DeviceToHost),
@@ -44,15 +44,15 @@ pub(crate) struct Meters {
     errors: Counter<u64>,
     live: Gauge<u64>,
     oldest: Gauge<f64>,
-    /// What the process says of its model, on every duration.
+    /// Attributes of the process's model, on every duration.
     model: Vec<KeyValue>,
     by_outlier: BTreeMap<(GpuStepOutlier, GpuStepPhase), Vec<KeyValue>>,
-    /// Bytes since the last collection, by vendor: copied, as [`COPIES`] has them, and filled.
+    /// Bytes since the last collection by vendor: copied, in the order of [`COPIES`], then filled.
     bytes: [[u64; COPIES.len() + 1]; GpuApiVendor::ALL.len()],
 }
 
 impl Meters {
-    /// Instruments that know nothing yet.
+    /// Creates empty instruments.
     pub(crate) fn new() -> Meters {
         let instruments = instruments();
         Meters {
@@ -77,7 +77,7 @@ impl Meters {
         }
     }
 
-    /// From here on durations carry these.
+    /// Sets the provider and the model of later durations.
     pub(crate) fn set_model(&mut self, provider: Option<&str>, model: Option<&str>) {
         let provider = provider.map(|p| KeyValue::new(attribute::GEN_AI_PROVIDER_NAME, p.to_owned()));
         let model = model.map(|m| KeyValue::new(attribute::GEN_AI_REQUEST_MODEL, m.to_owned()));
@@ -85,7 +85,7 @@ impl Meters {
         self.by_outlier.clear();
     }
 
-    /// A step's times.
+    /// Records the times of a step.
     pub(crate) fn step(&mut self, step: &Step) {
         let (outlier, phase) = (step.outlier, step.phase);
         let model = &self.model;
@@ -108,7 +108,7 @@ impl Meters {
         }
     }
 
-    /// What a segment of a step copied and filled.
+    /// Adds the copied and filled bytes of a segment.
     pub(crate) fn work(&mut self, vendor: GpuApiVendor, record: &StepRecord) {
         let counters = COPIES.map(|(counter, _)| counter).into_iter().chain([Work::BytesFilled]);
         for (bytes, counter) in self.bytes[vendor as usize].iter_mut().zip(counters) {
@@ -131,7 +131,7 @@ impl Meters {
         }
     }
 
-    /// Whether or not it has a span.
+    /// Counts an outlier, with or without a span.
     fn outlier(&self, step: &Step) {
         let attributes = [
             KeyValue::new(attribute::GPU_STEP_CAUSE, step.cause().as_str()),
@@ -141,17 +141,17 @@ impl Meters {
         self.outliers.add(1, &attributes);
     }
 
-    /// Memory allocated.
+    /// Records allocated memory.
     pub(crate) fn allocate(&self, vendor: GpuApiVendor, bytes: u64) {
         self.allocated.add(bytes, &[KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str())]);
     }
 
-    /// Memory freed.
+    /// Records freed memory.
     pub(crate) fn free(&self, vendor: GpuApiVendor, bytes: u64) {
         self.freed.add(bytes, &[KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str())]);
     }
 
-    /// A call that failed.
+    /// Counts a failed call.
     pub(crate) fn error(&self, error: &'static str, vendor: GpuApiVendor, operation: &'static str) {
         let attributes = [
             KeyValue::new(attribute::ERROR_TYPE, error),
@@ -161,13 +161,13 @@ impl Meters {
         self.errors.add(1, &attributes);
     }
 
-    /// What is so at a collection: memory held, and the age of the oldest piece of it.
-    pub(crate) fn hold(&self, live_bytes: u64, oldest_age_ns: Option<u64>) {
+    /// Records allocated memory and the age of the oldest allocation, for a collection.
+    pub(crate) fn record_memory(&self, live_bytes: u64, oldest_age_ns: Option<u64>) {
         self.live.record(live_bytes, &[]);
         self.oldest.record(seconds(oldest_age_ns.unwrap_or(0)), &[]);
     }
 
-    /// What is so at a collection: a phase's baseline.
+    /// Records the baseline of a phase, for a collection.
     pub(crate) fn usual(&self, phase: GpuStepPhase, level: &BaselineLevel) {
         let rows = [(GpuStepStatistic::Mean, level.mean_ns), (GpuStepStatistic::P95, level.p95_ns)];
         for (statistic, ns) in rows {
@@ -179,12 +179,12 @@ impl Meters {
         }
     }
 
-    /// What is so at a collection: the host's share of a phase's time.
+    /// Records the host's share of the time of a phase, for a collection.
     pub(crate) fn share(&self, phase: GpuStepPhase, host_bound: f64) {
         self.host_bound.record(host_bound, &[KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str())]);
     }
 
-    /// Everything recorded so far.
+    /// Returns all metrics.
     pub(crate) fn collect(&mut self) -> Vec<Metric> {
         self.record_bytes();
         self.instruments.collect()

@@ -1,8 +1,8 @@
-//! What the functions of one process amount to, as the kernel counts them: calls, durations, launches, waits.
+//! Metrics of the functions of one process, from the kernel's counters: calls, durations, launches, waits.
 //!
-//! The one idea: the kernel keeps all calls of a function together, and reports each failed one by itself. So the
-//! failed ones are taken out of the total and stand under their error's name, those of them that returned before
-//! the total was read: a series never loses a call that it had.
+//! The kernel counts all calls of a function together and reports each failed one individually. Failed calls are
+//! subtracted from the total and added to the series of their error, once a total includes them, so that no series
+//! decreases.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use semconv::{attribute, metric, value};
 
 use crate::points::{self, Durations, text};
 
-/// A function of fewer calls has no usual duration.
+/// Minimum number of calls of a function with a usual duration.
 const USUAL_CALLS_MIN: u64 = 10;
-/// Failed calls of one function that wait for a total. Full: the next ones stay in the total.
+/// The maximum number of failed calls of a function that no total includes yet. Above it they stay in the total.
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -28,18 +28,18 @@ struct Operation {
     all: Durations,
     read_at_ns: u64,
     failed: BTreeMap<&'static str, Durations>,
-    /// When it returned, its error, how long it took.
+    /// Return time, error and duration.
     waiting: Vec<(u64, &'static str, u64)>,
 }
 
-/// The functions of one process, by row.
+/// The functions of one process by probe row.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     rows: BTreeMap<u16, Operation>,
 }
 
 impl Operations {
-    /// A call that failed.
+    /// Records a failed call.
     pub(crate) fn fail(&mut self, row: u16, error: &'static str, exit_ns: u64, duration_ns: u64) {
         let operation = self.rows.entry(row).or_default();
         let is_late = exit_ns <= operation.read_at_ns;
@@ -48,7 +48,7 @@ impl Operations {
         }
     }
 
-    /// A function's total, which replaces the one before it. Rows that this agent does not know are left out.
+    /// Replaces the total of a function. Unknown rows are ignored.
     pub(crate) fn replace(&mut self, total: &OperationTotal) {
         let operation = self.rows.entry(total.row).or_default();
         operation.calls = operation.calls.max(total.calls);
@@ -61,17 +61,17 @@ impl Operations {
         operation.sort_out_failed();
     }
 
-    /// What a call of this function usually takes, s: the median of all there were when its total was read last. None
-    /// where there were too few.
+    /// Returns the usual duration of a call of this function in s: the median of all calls in its last total;
+    /// `None` if there were too few.
     pub(crate) fn usual_s(&self, row: u16) -> Option<f64> {
         let operation = self.rows.get(&row).filter(|o| o.returned >= USUAL_CALLS_MIN)?;
         operation.all.median_s()
     }
 
-    /// The metrics that are made of totals.
+    /// Returns the metrics of all functions.
     pub(crate) fn metrics(&self, window: TimeRange) -> Vec<Metric> {
         let known = self.rows.iter().filter_map(|(id, o)| Some((probe_abi::row(*id)?, o)));
-        // Collectives have metrics of their own.
+        // Collectives have their own metrics.
         let known = known.filter(|(row, _)| row.api != Api::Collective);
         let known: Vec<(&Probe, &Operation)> = known.collect();
         let launches = |action| launches(&known, action);
@@ -112,7 +112,7 @@ impl Operation {
     }
 }
 
-/// Whose library it is.
+/// Returns the vendor of the row's library.
 pub(crate) fn vendor(row: &Probe) -> value::GpuApiVendor {
     match row.library {
         Library::Amdhip => value::GpuApiVendor::Amd,
@@ -137,7 +137,7 @@ fn attributes(row: &Probe, error: Option<&str>) -> Vec<KeyValue> {
 fn counts(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Value)> {
     let mut points = Vec::new();
     for (row, operation) in known {
-        // A timed call counts when it returns, or one that fails would count twice for a while.
+        // Timed calls are counted on return; otherwise a failed call would be counted twice until then.
         let all = if row.is_timed() { operation.returned } else { operation.calls };
         let succeeded = all.saturating_sub(operation.failed_count());
         points.push((attributes(row, None), points::count(succeeded)));
@@ -171,7 +171,7 @@ fn launches(known: &[(&Probe, &Operation)], action: Action) -> Vec<(Vec<KeyValue
     calls.into_iter().map(point).collect()
 }
 
-/// What the host waits for in a call of this row, if it waits.
+/// Returns the kind of wait of a row, if it is a sync call.
 fn sync_kind(row: &Probe) -> Option<value::GpuCudaSyncKind> {
     match row.action {
         Action::StreamSync => Some(value::GpuCudaSyncKind::Stream),

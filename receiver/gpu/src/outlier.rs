@@ -1,8 +1,8 @@
-//! What is said of a step that took far longer than its baseline: a span with two children and one for each of its
-//! longest recorded calls, and a log record.
+//! The telemetry of an outlier: a span with two children and one for each of its longest recorded calls, and a log
+//! record.
 //!
-//! The one idea: all of it is said once, here, in the registry's words, from values that are known when the step
-//! ends. Span, record and exemplar find each other by the span's ids; span and record also by their event id.
+//! All values are known when the step ends. Span, log record and exemplar refer to each other by the ids of the
+//! span; span and log record also have a common event id.
 
 mod calls;
 
@@ -19,33 +19,33 @@ use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
 use steps::{BaselineLevel, Phase, Step};
 
-use crate::contexts::Place;
+use crate::contexts::SpanPlacement;
 use crate::memory::Piece;
 use crate::memory::emit::{ages, sizes};
 use crate::points::seconds;
 
 pub(crate) use calls::Inside;
 
-/// A step that took far longer than its baseline, and what is known beside it.
+/// A step that took far longer than its baseline, and its context.
 #[derive(Debug)]
 pub(crate) struct Outlier<'a> {
     pub(crate) step: &'a Step,
-    /// What it was compared with.
+    /// The baseline.
     pub(crate) level: BaselineLevel,
     pub(crate) vendor: GpuApiVendor,
     pub(crate) model: Option<&'a str>,
     pub(crate) provider: Option<&'a str>,
     pub(crate) live_bytes: u64,
-    /// Its oldest allocations, the oldest first.
+    /// The oldest allocations, oldest first.
     pub(crate) oldest: Vec<Piece>,
-    /// Its longest recorded calls.
+    /// The longest recorded calls.
     pub(crate) calls: Vec<Inside>,
-    /// Where its span belongs.
-    pub(crate) place: Place,
+    /// The parent and the links of the span.
+    pub(crate) placement: SpanPlacement,
     pub(crate) unix: Times,
 }
 
-/// The three instants of a step, ns since 1970: first work enqueued, closer entered, closer returned.
+/// The times of a step in ns since 1970: first work enqueued, sync call entered, sync call returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) first: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Times {
     pub(crate) exit: u64,
 }
 
-/// What an exemplar needs to point to the span.
+/// The ids with which an exemplar refers to the span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpanIds {
     pub(crate) trace: TraceId,
@@ -73,9 +73,9 @@ impl Outlier<'_> {
         let name = format!("{}.{}", span::INFER_OUTLIER, self.step.outlier.as_str());
         let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
         let builder = builder.with_start_time(instant(self.unix.first)).with_attributes(self.attributes());
-        let builder = builder.with_links(self.place.links.clone());
-        let mut root = builder.start_with_context(tracer, &self.place.parent);
-        root.set_status(Status::error(self.sentence()));
+        let builder = builder.with_links(self.placement.links.clone());
+        let mut root = builder.start_with_context(tracer, &self.placement.parent);
+        root.set_status(Status::error(self.status_text()));
         let context = Context::new().with_span(root);
         let ids = ids(context.span().span_context());
         context.span().end_with_timestamp(instant(self.unix.exit));
@@ -86,18 +86,18 @@ impl Outlier<'_> {
         ids
     }
 
-    /// The body of the record.
-    fn story(&self) -> String {
+    /// Returns the body of the log record.
+    fn body(&self) -> String {
         let evidence = self.step.causes.first().map(|cause| cause.evidence.clone());
-        let said: Vec<String> = evidence.into_iter().chain(self.slowest_call()).collect();
-        match said.is_empty() {
-            true => self.sentence(),
-            false => format!("{}: {}", self.sentence(), said.join("; ")),
+        let evidence: Vec<String> = evidence.into_iter().chain(self.slowest_call()).collect();
+        match evidence.is_empty() {
+            true => self.status_text(),
+            false => format!("{}: {}", self.status_text(), evidence.join("; ")),
         }
     }
 
-    /// The status of the span.
-    fn sentence(&self) -> String {
+    /// Returns the status of the span.
+    fn status_text(&self) -> String {
         let phase = match self.step.phase {
             GpuStepPhase::Unknown => "a",
             phase => phase.as_str(),
@@ -165,7 +165,7 @@ impl Outlier<'_> {
         rows.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))).collect()
     }
 
-    /// What a child says: whose it is, and which thread's.
+    /// Returns the attributes of a child span.
     fn of_child(&self, thread: u32) -> Vec<KeyValue> {
         vec![
             KeyValue::new(attribute::GPU_EVENT_ID, self.step.id.to_string()),
@@ -178,7 +178,7 @@ impl Outlier<'_> {
         log.set_event_name(event::GPU_STEP_OUTLIER);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");
-        log.set_body(self.story().into());
+        log.set_body(self.body().into());
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
         let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
@@ -210,42 +210,42 @@ impl Outlier<'_> {
     }
 }
 
-/// How it is known which GPU the step ran on.
+/// Returns how the GPU of the step is known.
 fn certainty(step: &Step) -> Option<&'static str> {
     step.gpu.as_ref().map(|gpu| gpu.certainty.as_str())
 }
 
-/// What held the clocks of its GPU down, longest first.
+/// Returns the reasons for which the clocks of its GPU were throttled, longest first.
 fn reasons(step: &Step) -> Option<Vec<String>> {
     let all = step.throttled.iter().map(|throttled| throttled.reason.as_str().to_owned());
     (!step.throttled.is_empty()).then(|| all.collect())
 }
 
-/// For how long the first of them did.
+/// Returns the time for which the first reason applied.
 fn throttled_s(step: &Step) -> Option<f64> {
     step.throttled.first().map(|longest| seconds(longest.ns))
 }
 
-/// How much of the step that is.
+/// Returns that time as a share of the step.
 fn throttled_share(step: &Step) -> Option<f64> {
     let share = |longest: &steps::Throttled| longest.ns as f64 / (step.duration_ns as f64).max(1.0);
     step.throttled.first().map(|longest| share(longest).min(1.0))
 }
 
-/// A cause as a sentence.
+/// Returns a cause as a status_text.
 pub(crate) fn explanation(cause: &steps::Cause) -> String {
     let (percent, kind, severity) = (cause.share * 100.0, cause.kind.as_str(), cause.severity.name());
     format!("{percent:.0} % {kind} ({severity}): {}; {}", cause.evidence, cause.advice)
 }
 
-/// Time waited for a CPU in all parts; none where the kernel tells of none.
+/// Returns the time that the threads of the step waited for a CPU; `None` if the kernel does not measure it.
 pub(crate) fn run_queue_s(step: &Step) -> Option<f64> {
     let parts = [step.run_queue.gap_ns, step.run_queue.enqueue_ns, step.run_queue.wait_ns];
     let seen = parts.into_iter().flatten();
     seen.reduce(u64::saturating_add).map(seconds)
 }
 
-/// Texts as one value.
+/// Returns texts as an array value.
 pub(crate) fn texts(texts: &[String]) -> AnyValue {
     AnyValue::ListAny(Box::new(texts.iter().map(|text| text.clone().into()).collect()))
 }

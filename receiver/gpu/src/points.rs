@@ -1,6 +1,6 @@
-//! Points that enter OTLP as they are: what the kernel has aggregated already, and the receiver's own account.
+//! Metric points that are not recorded by instruments: aggregates of the kernel, and internal telemetry.
 //!
-//! The one idea: a point belongs to a metric of the registry, and the metric's kind decides what points it takes.
+//! Each point belongs to a metric of the registry, and the metric's kind determines the type of the point.
 
 use instrumentation::TimeRange;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
@@ -12,25 +12,25 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use probe_abi::histogram::{BUCKETS, OFFSET, SCALE, ZERO_NS};
 
-/// An attribute with a text.
+/// Returns a string attribute.
 pub(crate) fn text(key: &str, value: impl Into<String>) -> KeyValue {
     let value = AnyValue { value: Some(any_value::Value::StringValue(value.into())) };
     KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
 }
 
-/// An attribute with a whole number.
+/// Returns an integer attribute.
 pub(crate) fn integer(key: &str, value: i64) -> KeyValue {
     let value = AnyValue { value: Some(any_value::Value::IntValue(value)) };
     KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
 }
 
-/// An attribute that says that something is so.
+/// Returns a boolean attribute with the value true.
 pub(crate) fn truth(key: &str) -> KeyValue {
     let value = AnyValue { value: Some(any_value::Value::BoolValue(true)) };
     KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
 }
 
-/// A sum of each set of attributes.
+/// Returns a sum metric with one point per attribute set.
 pub(crate) fn sums(
     metric: semconv::Counter,
     window: TimeRange,
@@ -42,7 +42,7 @@ pub(crate) fn sums(
     described(&metric, metric::Data::Sum(sum))
 }
 
-/// A value of each set of attributes.
+/// Returns a gauge metric with one point per attribute set.
 pub(crate) fn gauges(
     metric: semconv::Gauge,
     window: TimeRange,
@@ -53,7 +53,7 @@ pub(crate) fn gauges(
     described(&metric, metric::Data::Gauge(Gauge { data_points }))
 }
 
-/// A distribution of each set of attributes.
+/// Returns a histogram metric with one point per attribute set.
 pub(crate) fn histograms(
     metric: semconv::Histogram,
     window: TimeRange,
@@ -64,7 +64,7 @@ pub(crate) fn histograms(
     described(&metric, metric::Data::ExponentialHistogram(histogram))
 }
 
-/// A count as a point's value. Counts beyond what OTLP can say stay at its end.
+/// Returns a count as the value of a point, limited to the largest integer of OTLP.
 pub(crate) fn count(value: u64) -> Value {
     Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX))
 }
@@ -92,19 +92,19 @@ fn number(window: TimeRange, attributes: Vec<KeyValue>, value: Value) -> NumberD
     }
 }
 
-/// Durations as the kernel counts them: buckets of [`probe_abi::histogram`], by OTLP's index.
+/// Durations counted in the buckets of [`probe_abi::histogram`], with OTLP's bucket indices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Durations {
     pub(crate) sum_ns: u64,
-    /// The longest, where it is known.
+    /// The maximum, if known.
     pub(crate) max_ns: Option<u64>,
     pub(crate) zero_count: u64,
-    /// Index and count, sorted, none empty.
+    /// Index and count of each bucket that is not empty, sorted.
     pub(crate) buckets: Vec<(i32, u64)>,
 }
 
 impl Durations {
-    /// Buckets as they were recorded. Indices that the kernel's histogram does not have are left out.
+    /// Replaces the buckets. Indices that the kernel's histogram does not have are ignored.
     pub(crate) fn set_buckets(&mut self, buckets: &[(i32, u64)]) {
         self.buckets.clear();
         let known = OFFSET..OFFSET + BUCKETS as i32;
@@ -112,12 +112,13 @@ impl Durations {
         valid.for_each(|&(index, count)| self.add_to(index, count));
     }
 
-    /// Durations counted.
+    /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().fold(self.zero_count, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Half of them took no longer: the middle of a bucket, 9 % off at most. None where nothing is counted.
+    /// Returns the median in s with an error of at most 9 %: the middle of its bucket. `None` if nothing is
+    /// counted.
     pub(crate) fn median_s(&self) -> Option<f64> {
         let half = self.count().checked_sub(1)? / 2;
         let mut below = self.zero_count;
@@ -131,17 +132,17 @@ impl Durations {
         Some(((f64::from(*index) + 0.5) * (-f64::from(SCALE)).exp2()).exp2())
     }
 
-    /// Counts one.
+    /// Counts a duration.
     pub(crate) fn add(&mut self, ns: u64) {
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = Some(self.max_ns.map_or(ns, |max| max.max(ns)));
         match probe_abi::histogram::slot(ns) {
             0 => self.zero_count += 1,
-            place => self.add_to(OFFSET + place as i32 - 1, 1),
+            index => self.add_to(OFFSET + index as i32 - 1, 1),
         }
     }
 
-    /// Counts all of another's.
+    /// Adds the counts of `other`.
     pub(crate) fn merge(&mut self, other: &Durations) {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -149,7 +150,7 @@ impl Durations {
         other.buckets.iter().for_each(|&(index, count)| self.add_to(index, count));
     }
 
-    /// Takes another's out again. The longest is then known only if it was not the other's.
+    /// Subtracts the counts of `other`. The maximum becomes unknown if it may have been one of them.
     pub(crate) fn subtract(&mut self, other: &Durations) {
         self.sum_ns = self.sum_ns.saturating_sub(other.sum_ns);
         self.max_ns = self.max_ns.filter(|max| other.max_ns.is_none_or(|theirs| theirs < *max));
@@ -190,19 +191,19 @@ impl Durations {
     }
 }
 
-/// Seconds.
+/// Converts nanoseconds to seconds.
 pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// 2^-24 s: the bound below the first bucket, which [`ZERO_NS`] is in whole nanoseconds.
+/// Returns the lower bound of the first bucket, 2^-24 s; [`ZERO_NS`] is the same in whole nanoseconds.
 fn zero_threshold() -> f64 {
     let threshold = (-24f64).exp2();
     debug_assert_eq!((threshold * 1e9) as u64, ZERO_NS);
     threshold
 }
 
-/// Buckets from the first to the last, the empty ones between them included.
+/// Returns the buckets from the first to the last, including empty ones.
 fn dense(buckets: &[(i32, u64)]) -> Buckets {
     let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else {
         return Buckets::default();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_counts_each_duration_between_its_buckets_bounds() {
+    fn a_duration_is_counted_in_its_bucket() {
         let durations: Vec<u64> = (0..400).map(|i| 20 + i * i * 7_919).collect();
         let point = of(&durations).point(TimeRange { start: 1, time: 2 }, Vec::new());
         let zeros = durations.iter().filter(|ns| seconds(**ns) <= point.zero_threshold).count();
@@ -246,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_adding_all_to_one() {
+    fn merged_counts_are_added() {
         let mut merged = of(&[10, 5_000, 70_000]);
         merged.merge(&of(&[5_001, 9_000_000]));
         assert_eq!(merged, of(&[10, 5_000, 70_000, 5_001, 9_000_000]));
     }
 
     #[test]
-    fn subtracting_leaves_the_rest() {
+    fn subtracted_counts_leave_the_rest() {
         let mut rest = of(&[10, 5_000, 70_000, 9_000_000]);
         rest.subtract(&of(&[10, 70_000]));
         assert_eq!(rest, of(&[5_000, 9_000_000]));
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_bucket_of_the_one_in_the_middle() {
+    fn the_median_is_the_middle_of_its_bucket() {
         assert_eq!(Durations::default().median_s(), None);
         assert_eq!(of(&[5, 10, 9_000_000]).median_s(), Some(0.0), "too short to tell apart");
         for (durations, middle) in
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_beyond_otlps_stays_at_its_end() {
+    fn counts_are_limited_to_the_range_of_otlp() {
         assert_eq!(count(u64::MAX), Value::AsInt(i64::MAX));
     }
 }

@@ -1,7 +1,7 @@
-//! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
+//! The `gpu` component: a thread that reads and analyzes, a task that delivers, and a bounded channel between them.
 //!
-//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`instrumentation::BatchSender`] and [`instrumentation::Delivery`] stand
-//! between them. Items that could not be delivered are counted in [`crate::account`].
+//! A slow or refusing pipeline does not delay reading of the ring, because [`instrumentation::BatchSender`] and
+//! [`instrumentation::Delivery`] are between them. Undelivered items are counted in [`crate::account`].
 //!
 //! ```text
 //!  thread `gpu`: source -> Analyzer -> BatchSender --- channel --> task: Delivery -> pipelines
@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::persistence::Persistence;
 use crate::source::{AnySource, Open, Origin, SourceError};
 
-/// How often the source is read.
+/// Interval at which the source is read.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A function that builds the receiver from its section.
@@ -78,7 +78,7 @@ pub fn receiver_with_storage(
 struct GpuReceiver {
     settings: Settings,
     origin: Origin,
-    /// Where state is persisted, if anywhere.
+    /// The storage of persisted state, if configured.
     target: Option<Target>,
 }
 
@@ -112,7 +112,7 @@ impl Receiver for GpuReceiver {
     }
 }
 
-/// The thread's side.
+/// The state of the reading thread.
 struct Pump {
     analyzer: Analyzer,
     sender: BatchSender,
@@ -159,7 +159,7 @@ impl Pump {
                 analyzer.observe(&event, &mut |batch| sender.push(batch));
             }
             for (process, detail) in analyzer.take_details() {
-                // Where the source cannot, its outliers have no calls.
+                // Sources that cannot change the detail are ignored; their outliers have no calls.
                 let _ = source.set_detail(process, detail);
             }
             if let Some(persistence) = persistence {
@@ -169,7 +169,7 @@ impl Pump {
             if !is_more {
                 return;
             }
-            // What is recorded is read as fast as it is taken.
+            // With backpressure, a recording is read as fast as its telemetry is consumed.
             if was_idle || sender.backpressure() == Backpressure::DropOldest {
                 std::thread::park_timeout(POLL);
             }

@@ -1,13 +1,13 @@
-//! A source from its first event to its last, without threads: for `replay`, for tests, for everything that has
-//! time to wait for what it gets.
+//! Synchronous analysis of a source to its end, without threads, for `replay` and for tests.
 
 use event::EventSource;
 
 use crate::analyzer::{Analyzer, Look, Settings};
 use crate::batch::Sink;
 
-/// Reads `source` to its end and hands what it gives to `sink`; equal events give equal batches, whatever the
-/// source's own. `look` sees every finding on the way, for summaries. What was read before an error is in `sink`.
+/// Reads `source` to its end and sends the telemetry to `sink`; equal events give equal telemetry, whatever the
+/// batches of the source. `look` is called with every finding. After an error, `sink` has the telemetry of what was
+/// read before.
 pub fn replay<S: EventSource>(
     source: &mut S,
     settings: Settings,

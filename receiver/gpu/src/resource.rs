@@ -1,8 +1,8 @@
-//! Who sends a signal: the resource of a traced process.
+//! The resource of a traced process.
 //!
-//! The one idea: identity is said once, here, so that no point carries a pid. What is already known of a process
-//! (`k8s.*`, a service name it was given) wins over what is guessed. The host's own attributes are given by the program that
-//! knows the host; a replay has none.
+//! Points carry no pid, because the resource identifies the process. Known attributes (`k8s.*`, a configured
+//! service name) take precedence over inferred ones. The program supplies the attributes of the host; a replay has
+//! none.
 
 use event::ProcessInfo;
 use instrumentation::{built, common, instance};
@@ -11,7 +11,7 @@ use semconv::attribute;
 
 use crate::service;
 
-/// The resource of a traced process.
+/// Returns the resource of a traced process.
 pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource {
     let mut all = common(host);
     let texts = [
@@ -32,7 +32,7 @@ pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource
     built(all)
 }
 
-/// The value of an attribute that is known of a process.
+/// Returns a known attribute of a process.
 pub(crate) fn known<'a>(info: &'a ProcessInfo, key: &str) -> Option<&'a str> {
     info.attributes.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
 }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_says_who_and_where_it_is() {
+    fn resource_identifies_process_and_host() {
         let host = [("host.name".to_owned(), "node-1".to_owned())];
         let resource = process(&info(7), &host);
         for (key, want) in [
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_process_was_given_wins() {
+    fn configured_service_name_takes_precedence() {
         let mut named = info(7);
         named.attributes.push(("service.name".to_owned(), "chat".to_owned()));
         assert_eq!(text(&process(&named, &[]), "service.name").as_deref(), Some("chat"));
     }
 
     #[test]
-    fn two_processes_are_two_instances_and_one_stays_one() {
+    fn service_instance_id_is_unique_and_stable() {
         let id = |pid| text(&process(&info(pid), &[]), "service.instance.id");
         assert_ne!(id(7), id(8));
         assert_eq!(id(7), id(7));

@@ -1,21 +1,21 @@
-//! What a process would call itself: a service name and a model, read from its executable and command line.
+//! Service name and model of a process, inferred from its executable and command line.
 //!
-//! The one idea: rules as OpenTelemetry's own agents have them. A name that the process was given wins (it comes
-//! with the attributes of [`ProcessInfo`]); an interpreter is named after what it runs; else the executable.
+//! The rules are those of OpenTelemetry's agents: a configured name, which is in the attributes of [`ProcessInfo`],
+//! takes precedence; an interpreter has the name of its script; any other process has the name of its executable.
 
 use event::ProcessInfo;
 
-/// Programs that run others, by how their names begin.
+/// Prefixes of the names of interpreters.
 const INTERPRETERS: [&str; 8] = ["bash", "java", "node", "perl", "php", "python", "ruby", "sh"];
-/// What SDKs say when they do not know (resource conventions, `service.name`).
+/// Prefix of the service name of SDKs without a configured one (resource conventions, `service.name`).
 const UNKNOWN: &str = "unknown_service";
-/// Options whose value names a model, the best first: vLLM's, SGLang's, TensorRT-LLM's, training scripts'.
+/// Options that name a model, in order of precedence: of vLLM, SGLang, TensorRT-LLM, and training scripts.
 const MODEL_OPTIONS: [&str; 5] =
     ["--served-model-name", "--model", "--model-path", "--model_path", "--model_name_or_path"];
-/// Longer texts are no model names.
+/// Length limit of a model name; longer values are ignored.
 const MODEL_LENGTH_MAX: usize = 200;
 
-/// `service.name`.
+/// Returns `service.name`.
 pub(crate) fn service_name(info: &ProcessInfo) -> String {
     let guess =
         if is_interpreter(&info.executable) { run_by_interpreter(info) } else { Some(&*info.executable) };
@@ -26,7 +26,7 @@ pub(crate) fn service_name(info: &ProcessInfo) -> String {
     }
 }
 
-/// `gen_ai.request.model`, where the command line names one.
+/// Returns `gen_ai.request.model` if the command line names a model.
 pub(crate) fn model(info: &ProcessInfo) -> Option<&str> {
     let option = MODEL_OPTIONS.iter().find_map(|name| option_value(&info.command, name));
     option.or_else(|| served(&info.command)).filter(|m| !m.is_empty() && m.len() <= MODEL_LENGTH_MAX)
@@ -39,7 +39,8 @@ fn is_interpreter(executable: &str) -> bool {
     })
 }
 
-/// The script, module or archive; or the title that the process gave itself, such as `VLLM::EngineCore`.
+/// Returns the script, module or archive that an interpreter runs, or the title that the process has set, such as
+/// `VLLM::EngineCore`.
 fn run_by_interpreter(info: &ProcessInfo) -> Option<&str> {
     let (first, arguments) = info.command.split_first()?;
     if !is_interpreter(file_name(first)) {
@@ -64,13 +65,13 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A file's name without folder and ending.
+/// Returns the name of a file without folder and extension.
 fn stem(path: &str) -> &str {
     let name = file_name(path);
     name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// The value of `--name value` or `--name=value`.
+/// Returns the value of `--name value` or `--name=value`.
 fn option_value<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     let at = command
         .iter()
@@ -79,7 +80,7 @@ fn option_value<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     rest.strip_prefix('=').or_else(|| command.get(at + 1).map(String::as_str)).filter(|v| !v.starts_with('-'))
 }
 
-/// `vllm serve MODEL`.
+/// Returns MODEL of `vllm serve MODEL`.
 fn served(command: &[String]) -> Option<&str> {
     let at = command.windows(2).position(|w| stem(&w[0]) == "vllm" && w[1] == "serve")?;
     command.get(at + 2).map(String::as_str).filter(|m| !m.starts_with('-'))
@@ -96,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_called_by_its_executable() {
+    fn program_has_the_name_of_its_executable() {
         check("tritonserver", "/opt/tritonserver --model-repository /models", "tritonserver", None);
         check("shard", "shard", "shard", None);
     }
 
     #[test]
-    fn an_interpreter_is_called_by_what_it_runs() {
+    fn interpreter_has_the_name_of_its_script() {
         let model = Some("meta/llama");
         check("python3.12", "/usr/bin/python3 /usr/bin/vllm serve meta/llama --port 1", "vllm", model);
         check("python3", "python3 -u -X dev train.py --model=meta/llama", "train", model);
@@ -117,20 +118,20 @@ mod tests {
     }
 
     #[test]
-    fn a_title_names_a_process_that_gave_itself_one() {
+    fn process_title_is_the_service_name() {
         check("python3.12", "VLLM::EngineCore_DP0", "VLLM", None);
         check("python3.12", "sglang::scheduler_TP0", "sglang", None);
     }
 
     #[test]
-    fn what_has_no_name_says_so() {
+    fn unnamed_process_has_the_unknown_name() {
         check("python3", "python3 -c import", "unknown_service:python3", None);
         check("python3", "", "unknown_service:python3", None);
         check("", "", "unknown_service", None);
     }
 
     #[test]
-    fn the_served_name_of_a_model_wins_over_its_path() {
+    fn served_model_name_takes_precedence_over_path() {
         check("python3", "python3 x.py --model /m/a --served-model-name b", "x", Some("b"));
         check("python3", "python3 x.py --model --port", "x", None);
     }

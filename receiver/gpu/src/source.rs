@@ -1,7 +1,7 @@
-//! Where a running receiver's events come from.
+//! Sources of events of a running receiver.
 //!
-//! The one idea: a source is opened on the thread that reads it, so it need not travel; and a machine that refuses
-//! eBPF is a source too, one in which nothing happens but time.
+//! A source is opened on the thread that reads it, so it need not be `Send`. On a machine without eBPF the source
+//! is [`Idle`], which only advances time.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,15 +15,15 @@ use probe_abi::detail::Detail;
 use trace::Limits;
 use trace::replay::Replay;
 
-/// Why a source cannot be opened, or read on.
+/// The reason why a source cannot be opened or read.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
-/// An [`EventSource`] of any kind.
+/// An object-safe [`EventSource`].
 pub trait AnySource {
-    /// As [`EventSource::read`].
+    /// Reads events as [`EventSource::read`] does.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError>;
 
-    /// As [`EventSource::set_detail`].
+    /// Sets the detail as [`EventSource::set_detail`] does.
     fn set_detail(&mut self, _process: ProcessId, _detail: Option<Detail>) -> bool {
         false
     }
@@ -39,7 +39,7 @@ impl<S: EventSource> AnySource for S {
     }
 }
 
-/// Opens a source, on the thread that will read it.
+/// Opens a source on the thread that reads it.
 pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Send>;
 
 /// The interval at which GPU clocks are polled, and the drivers, of which the first that opens is polled.
@@ -48,18 +48,18 @@ pub(crate) struct ClockSettings {
     pub(crate) drivers: Vec<Box<dyn Driver>>,
 }
 
-/// Where a receiver's events come from.
+/// The origin of a receiver's events.
 pub(crate) enum Origin {
-    /// The kernel of this machine, and the clocks of its GPUs.
+    /// The kernel of this machine, and optionally the clocks of its GPUs.
     Kernel(capture::Settings, Option<ClockSettings>),
     /// A recording or a profiler trace.
     File(PathBuf),
-    /// Whatever it was given.
+    /// A given source.
     Given(Backpressure, Open),
 }
 
 impl Origin {
-    /// Opens it. A kernel that refuses does not keep the rest of the program from running.
+    /// Opens the source. If eBPF is unavailable, returns an idle source, so that the rest of the program runs.
     pub(crate) fn open(self) -> Result<Box<dyn AnySource>, SourceError> {
         match self {
             Origin::Kernel(settings, hardware) => Ok(with_clocks(kernel(&settings), hardware)),
@@ -68,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// Whether it can wait.
+    /// Returns whether the source waits for slow pipelines.
     pub(crate) fn backpressure(&self) -> Backpressure {
         match self {
             Origin::Kernel(..) => Backpressure::DropOldest,
@@ -95,7 +95,7 @@ fn with_clocks(calls: Box<dyn AnySource>, clocks: Option<ClockSettings>) -> Box<
     Box::new(HardwarePoller { calls, clocks })
 }
 
-/// A source of calls and GPU clocks.
+/// A source that combines calls and GPU clocks.
 struct HardwarePoller {
     calls: Box<dyn AnySource>,
     clocks: ClockPoller,
@@ -121,7 +121,7 @@ fn file(path: &Path) -> Result<Box<dyn AnySource>, SourceError> {
     Ok(Box::new(replay))
 }
 
-/// Nothing but time, read from the wall's clock.
+/// A source without events, except for the time of the wall clock.
 pub(crate) struct Idle;
 
 impl AnySource for Idle {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named() {
         let error = Origin::File(PathBuf::from("/no/such/file")).open().err().unwrap().to_string();
         assert!(error.contains("/no/such/file"), "{error}");
     }

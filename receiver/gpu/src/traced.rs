@@ -1,4 +1,4 @@
-//! One traced process: its resource, everything recorded of it, and how that becomes points.
+//! One traced process: its resource, its recorded data, and the metrics made from them.
 
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
 use instrumentation::{Limit, TimeRange, normalize};
@@ -27,27 +27,27 @@ use crate::outlier::{Inside, SpanIds};
 use crate::points::{seconds, text};
 use crate::{resource, service};
 
-/// Exemplars kept until the next collection. Full: the oldest makes room.
+/// Number of exemplars stored until the next collection. When full, the oldest is evicted.
 const EXEMPLARS_MAX: usize = 16;
 const PHASES: usize = GpuStepPhase::ALL.len();
 
-/// What a process may have and emit, and how.
+/// Limits and settings of one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Spans of its outliers.
+    /// Limit of the spans of outliers.
     pub(crate) spans: Limit,
-    /// What these are to the spans that were active on their threads.
+    /// Relation of these spans to those active on their threads.
     pub(crate) relation: Relation,
-    /// Log records about its collectives.
+    /// Limits of log records about collectives.
     pub(crate) limits: Limits,
-    /// Ranks of communicators with series of their own.
+    /// The maximum number of ranks with series of their own.
     pub(crate) ranks: usize,
 }
 
-/// What is so of one phase.
+/// State of one phase.
 #[derive(Clone, Copy, Debug, Default)]
 struct Phase {
-    /// Once warmed up.
+    /// The baseline, once warmed up.
     usual: Option<BaselineLevel>,
     steps_ns: u64,
     host_bound_ns: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Traced {
 }
 
 impl Traced {
-    /// A process of which nothing is recorded yet.
+    /// Creates a process without recorded data.
     pub(crate) fn new(info: &ProcessInfo, host: &[(String, String)], now_ns: u64, bounds: Bounds) -> Traced {
         let first_seen_ns = if info.at_ns == 0 { now_ns } else { info.at_ns };
         let mut traced = Traced {
@@ -113,7 +113,7 @@ impl Traced {
         traced
     }
 
-    /// Takes over what is known of the process.
+    /// Updates the description of the process.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
         self.info = info.clone();
         self.resource = instrumentation::encoded(&resource::process(info, &self.host));
@@ -125,39 +125,39 @@ impl Traced {
         }
     }
 
-    /// What is known of it.
+    /// Returns the description of the process.
     pub(crate) fn info(&self) -> &ProcessInfo {
         &self.info
     }
 
-    /// Who sends its signals.
+    /// Returns the resource of its signals.
     pub(crate) fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// The provider and the model that it serves, where they are known.
+    /// Returns the provider and the served model, if known.
     pub(crate) fn serves(&self) -> (Option<&str>, Option<&str>) {
         (self.provider.as_deref(), self.model.as_deref())
     }
 
-    /// Whose library the process calls.
+    /// Returns the vendor of the GPU library that the process uses.
     pub(crate) fn vendor(&self) -> GpuApiVendor {
         self.vendor
     }
 
-    /// A function's total.
+    /// Replaces the total of a function.
     pub(crate) fn operation(&mut self, total: &OperationTotal) {
         self.vendor = probe_abi::row(total.row).map_or(self.vendor, vendor);
         self.operations.replace(total);
     }
 
-    /// Returns its longest recorded calls within this time, with their usual durations.
+    /// Returns the longest recorded calls within this time, with the usual durations of their functions.
     pub(crate) fn calls_within(&self, start_ns: u64, end_ns: u64) -> Vec<Inside> {
         let calls = self.calls.within(start_ns, end_ns).into_iter();
         calls.map(|call| Inside { call, usual_s: self.operations.usual_s(call.row) }).collect()
     }
 
-    /// A call that was reported by itself. False where an allocation could not be remembered.
+    /// Records an individual call. Returns false if it allocated memory that cannot be tracked.
     pub(crate) fn call(&mut self, row: &'static Probe, call: &CallRecord) -> bool {
         self.vendor = vendor(row);
         let exit_ns = call.header.entry_ns.saturating_add(call.header.duration_ns);
@@ -188,14 +188,14 @@ impl Traced {
         true
     }
 
-    /// Work on a stream that was closed.
+    /// Records the work of a closed segment.
     pub(crate) fn segment(&mut self, record: &StepRecord) {
         self.vendor = probe_abi::row(record.header.row).map_or(self.vendor, vendor);
         let vendor = self.vendor;
         self.meters().work(vendor, record);
     }
 
-    /// A step: its times, and what it says of its phase.
+    /// Records the times and the phase of a step.
     pub(crate) fn step(&mut self, step: &Step) {
         let phase = &mut self.phases[step.phase as usize];
         phase.usual = step.baseline.or(phase.usual);
@@ -208,25 +208,25 @@ impl Traced {
         }
     }
 
-    /// The last one.
+    /// Returns the last step.
     pub(crate) fn last_step(&self) -> Option<&Step> {
         self.last_step.as_deref()
     }
 
-    /// What is recorded of its collectives.
+    /// Returns the metrics of its collectives.
     pub(crate) fn collectives(&mut self) -> &mut CollectiveMeters {
         let ranks_max = self.ranks_max;
         self.collectives.get_or_insert_with(|| Box::new(CollectiveMeters::new(ranks_max)))
     }
 
-    /// A call of NCCL.
+    /// Records an NCCL call.
     pub(crate) fn call_args(&mut self, row: &'static Probe, result: u32) {
         if let Some(error) = error_type(row, result).filter(|_| result != IN_PROGRESS) {
             self.collectives().error(row.symbol, error);
         }
     }
 
-    /// An outlier has a span: its duration's bucket will point to it.
+    /// Adds an exemplar that refers to the span of an outlier.
     pub(crate) fn point_to(&mut self, step: &Step, ids: SpanIds, exit_unix: u64) {
         if self.exemplars.len() == EXEMPLARS_MAX {
             self.exemplars.remove(0);
@@ -241,7 +241,7 @@ impl Traced {
         self.exemplars.push((step.outlier, step.phase, exemplar));
     }
 
-    /// Everything recorded of it so far, and whether some of it is said for the last time.
+    /// Returns all metrics, and whether any series has its last point in them.
     pub(crate) fn collect(&mut self, clock: &Clock, at_ns: u64) -> (ResourceMetrics, bool) {
         let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
         let window = TimeRange { start, time: clock.unix(at_ns).max(start) };
@@ -258,7 +258,7 @@ impl Traced {
     fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {
         let Some(meters) = &mut self.meters else { return Vec::new() };
         if self.memory.was_used() {
-            meters.hold(self.memory.live_bytes(), self.memory.oldest_age_ns(at_ns));
+            meters.record_memory(self.memory.live_bytes(), self.memory.oldest_age_ns(at_ns));
         }
         for (phase, now) in GpuStepPhase::ALL.into_iter().zip(self.phases) {
             if let Some(level) = &now.usual {
@@ -285,7 +285,7 @@ impl Traced {
         }
     }
 
-    /// Made when there is something to record: most processes on a node never wait for a GPU.
+    /// Returns the meters, which are created on first use: most processes on a node never wait for a GPU.
     fn meters(&mut self) -> &mut Meters {
         let (provider, model) = (self.provider.as_deref(), self.model.as_deref());
         self.meters.get_or_insert_with(|| {

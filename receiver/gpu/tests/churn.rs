@@ -1,4 +1,4 @@
-//! A node for months: processes, communicators and their series come and go without end, and nothing piles up.
+//! Memory and series stay bounded while processes and communicators start and end continuously.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -13,16 +13,16 @@ use event::{CallRecord, ClockOffsets, Event, ExitStatus};
 use gpu::{Analyzer, Settings};
 use probe_abi::record::Header;
 
-/// Far beyond what the SDK would remember of one instrument (2,000 sets of attributes).
+/// Far above the SDK's limit of 2,000 attribute sets per instrument.
 const MANY: u32 = 20_000;
 
-/// An analysis, and what its last collection said of whom.
+/// An analysis, and the points of its last collection.
 struct Node {
     analyzer: Analyzer,
-    /// The latest points of each ended process, by pid.
+    /// The latest points of each ended process by pid.
     counts: BTreeMap<u32, BTreeMap<String, f64>>,
     account: Output,
-    /// Series that stood for others, added up over collections.
+    /// Sum of the overflow series of all collections.
     overflowing: f64,
 }
 
@@ -41,10 +41,10 @@ impl Node {
     fn give(&mut self, event: &Event) {
         let mut batches = Vec::new();
         self.analyzer.observe(event, &mut |batch| batches.push(batch));
-        self.see(batches);
+        self.record(batches);
     }
 
-    fn see(&mut self, batches: Vec<gpu::Batch>) {
+    fn record(&mut self, batches: Vec<gpu::Batch>) {
         let output = Output { batches };
         for collected in output.collections() {
             match pid_of(collected.resource.as_ref()) {
@@ -64,18 +64,18 @@ impl Node {
     }
 }
 
-/// The last collection, after the source's end.
+/// Runs the last collection, at the end of the source.
 fn finish(node: &mut Node) {
     let mut last = Vec::new();
     node.analyzer.finish(&mut |batch| last.push(batch));
-    node.see(last);
+    node.record(last);
 }
 
 fn unique(n: u32) -> UniqueId {
     std::array::from_fn(|at| (n >> (8 * (at % 4))) as u8)
 }
 
-/// Everything that a process makes series of: a communicator, a collective, a wait, and calls that fail.
+/// Emits an event for every series of a process: a communicator, a collective, a wait, and failed calls.
 fn work(node: &mut Node, rank: &mut Rank, id: u32, at_ns: u64) {
     node.give(&rank.init(at_ns, US, 1, &unique(id)));
     node.give(&rank.all_reduce(at_ns + MS, US));
@@ -97,10 +97,10 @@ fn failed(rank: &Rank, symbol: &str, result: u32, entry_ns: u64) -> Event {
     Event::Call(CallRecord { header, result, ..CallRecord::default() })
 }
 
-/// Memory is that of the whole program, so tests that measure it run alone.
+/// Serializes tests, because they measure the memory of the whole program.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Resident memory, KiB.
+/// Returns the resident memory in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -113,7 +113,7 @@ fn assert_flat(memory: &[u64]) {
 }
 
 #[test]
-fn memory_is_flat_over_twenty_thousand_processes() {
+fn memory_is_constant_over_twenty_thousand_processes() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut node, mut memory) = (Node::new(), Vec::new());
     for n in 0..MANY {
@@ -145,7 +145,7 @@ fn memory_is_flat_over_twenty_thousand_processes() {
 }
 
 #[test]
-fn after_twenty_thousand_communicators_of_one_process_the_last_ones_points_are_its_own() {
+fn communicators_have_own_series_after_twenty_thousand_others() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut node, mut memory, mut rank) = (Node::new(), Vec::new(), Rank::new(1_000, 0));
     node.give(&Event::Process(Box::new(rank.info())));
@@ -173,7 +173,7 @@ fn after_twenty_thousand_communicators_of_one_process_the_last_ones_points_are_i
 }
 
 #[test]
-fn one_that_stays_after_more_than_there_is_room_for_has_its_own_series_as_soon_as_others_are_gone() {
+fn a_rank_gets_its_own_series_when_others_end() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut node, mut rank) = (Node::new(), Rank::new(1_000, 0));
     node.give(&Event::Process(Box::new(rank.info())));
@@ -198,7 +198,7 @@ fn one_that_stays_after_more_than_there_is_room_for_has_its_own_series_as_soon_a
 }
 
 #[test]
-fn a_process_that_ends_between_collections_tells_what_of_it_was_beyond_a_bound() {
+fn overflow_of_a_process_that_ended_between_collections_is_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut node, mut rank) = (Node::new(), Rank::new(1_000, 0));
     node.give(&Event::Process(Box::new(rank.info())));

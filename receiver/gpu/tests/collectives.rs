@@ -13,7 +13,7 @@ use probe_abi::counters::DropReason;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 
-/// Rank 2 comes late.
+/// Delays rank 2 by `ns`.
 fn late(ns: u64) -> impl Fn(u32) -> Option<u64> {
     move |rank| Some(if rank == 2 { ns } else { 0 })
 }
@@ -24,7 +24,7 @@ fn traced_at(rate: f64) -> Settings {
     settings
 }
 
-/// The value of a metric of a process by its attributes, without the communicator, of which there is one.
+/// Returns the points of a metric of a process by their attributes, except the communicator, of which there is one.
 fn by_rest(output: &Output, pid: u32, name: &str) -> BTreeMap<String, f64> {
     let all = values(output.last_of(pid), name).into_iter();
     all.map(|(key, value)| (key.split_once(',').map_or(String::new(), |(_, rest)| rest.to_owned()), value))
@@ -32,7 +32,7 @@ fn by_rest(output: &Output, pid: u32, name: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn operations_and_their_bytes_are_counted_as_they_were_called() {
+fn operations_and_bytes_are_counted() {
     let mut job = Job::new(2, 1_000);
     job.rounds(7, ON_TIME);
     let at_ns = job.now_ns;
@@ -61,7 +61,7 @@ fn operations_and_their_bytes_are_counted_as_they_were_called() {
 }
 
 #[test]
-fn what_a_rank_waited_ends_where_its_closer_returns_and_has_two_parts() {
+fn a_wait_has_two_parts_and_ends_with_its_sync_call() {
     let mut job = Job::new(4, 1_000);
     job.rounds(10, late(20 * MS));
     let output = analysed(&job_events(&job), Settings::default());
@@ -77,11 +77,11 @@ fn what_a_rank_waited_ends_where_its_closer_returns_and_has_two_parts() {
         assert!((barrier - wait - gap).abs() < 1e-9);
         assert!((gap - 10e-6).abs() < 1e-9, "{gap}");
         assert!((sum(pid, "nccl.collective.enqueue.duration") - 20e-6).abs() < 1e-9);
-        // The late one waits least.
+        // The late rank waits least.
         let expected = if pid == 1_002 { 0.002 } else { 0.022 };
         assert!((barrier - expected).abs() < 0.0005, "{pid}: {barrier}");
     }
-    // Once a collective, for the rank that came last.
+    // Recorded once per collective, for the rank that arrived last.
     assert!((sum(1_002, "nccl.collective.arrival.skew") - 0.020).abs() < 0.0005);
     assert!(distributions(output.last_of(1_000), "nccl.collective.arrival.skew").is_empty());
     let lateness = |pid: u32| by_rest(&output, pid, "nccl.rank.lateness").into_values().next().unwrap();
@@ -118,7 +118,7 @@ fn outliers_of(output: &Output, pid: u32) -> Vec<&Span> {
 }
 
 #[test]
-fn a_step_that_waited_for_a_late_rank_says_so_and_blames_it() {
+fn late_rank_is_the_cause_of_an_outlier() {
     let mut job = Job::new(4, 1_000);
     job.rounds(80, ON_TIME);
     let late_ns = job.now_ns;
@@ -150,9 +150,10 @@ fn a_step_that_waited_for_a_late_rank_says_so_and_blames_it() {
     );
 }
 
-/// A wait for another rank does not change a baseline; it is reported while it lasts. The late rank has changed.
+/// A peer wait is not learned by a baseline; it is reported while it lasts, and the late rank's baseline has
+/// shifted.
 #[test]
-fn who_waits_for_a_late_rank_does_not_come_to_take_that_for_usual() {
+fn peer_waits_are_not_learned_by_a_baseline() {
     let mut job = Job::new(4, 1_000);
     job.rounds(80, ON_TIME);
     job.rounds(300, late(40 * MS));
@@ -165,7 +166,7 @@ fn who_waits_for_a_late_rank_does_not_come_to_take_that_for_usual() {
     assert_eq!(of_others.map(|(_, count)| *count).sum::<f64>(), 300.0, "{outliers:?}");
 }
 
-/// A job in which rank 3 does not come to collective 5 for `ns`.
+/// Returns a job in which rank 3 is missing from collective 5 for `ns`.
 fn hung(ns: u64) -> (Job, u64) {
     let mut job = Job::new(4, 1_000);
     job.rounds(5, ON_TIME);
@@ -205,7 +206,7 @@ fn missing_rank_is_logged_with_flight_records() {
 }
 
 #[test]
-fn a_hang_says_how_the_one_that_is_missing_ended() {
+fn a_hang_names_the_end_of_the_missing_rank() {
     let (mut job, came_ns) = hung(60 * SECOND);
     job.events.pop();
     let (process, status) = (job.ranks[3].process, ExitStatus::Killed(11));
@@ -228,7 +229,7 @@ fn only_the_missing_rank_is_idle() {
 }
 
 #[test]
-fn a_process_that_ends_leaves_what_it_had_outstanding() {
+fn outstanding_operations_of_an_ended_process_are_logged() {
     let (mut job, came_ns) = hung(25 * SECOND);
     job.events.pop();
     let process = job.ranks[0].process;
@@ -238,7 +239,7 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
     assert_eq!((pid_of(Some(resource)), log.severity_text.as_str()), (Some(1_000), "ERROR"));
     assert_eq!(text(&log.attributes, "nccl.end.reason"), "exited");
     assert_eq!(text(&log.attributes, "nccl.outstanding_count"), "1");
-    // How it ended is said in words, and as numbers.
+    // The end is in the body and in attributes.
     for (status, end, words, key) in [
         (ExitStatus::Killed(9), "killed", "was killed by SIGKILL with 1 under way", "nccl.end.signal=9"),
         (ExitStatus::Killed(40), "killed", "was killed by signal 40 with 1", "nccl.end.signal=40"),
@@ -256,7 +257,7 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
         assert!(body.contains(words), "{body}");
         assert!(written(&log.attributes).contains(key), "{:?}", log.attributes);
     }
-    // One that had nothing under way is no news.
+    // A rank without operations in progress is not logged.
     let mut job = Job::new(1, 2_000);
     job.rounds(3, ON_TIME);
     let exit = Event::Exit { process: job.ranks[0].process, at_ns: job.now_ns, status: ExitStatus::Unknown };
@@ -266,7 +267,7 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
     assert_eq!(log.severity_text, "INFO");
 }
 
-/// The spans of each trace of collectives.
+/// Returns the spans of each trace of collectives.
 fn traces(output: &Output) -> BTreeMap<Vec<u8>, Vec<Span>> {
     let mut traces: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
     for (_, span) in output.spans().into_iter().filter(|(_, s)| s.name.starts_with("nccl.")) {
@@ -276,7 +277,7 @@ fn traces(output: &Output) -> BTreeMap<Vec<u8>, Vec<Span>> {
 }
 
 #[test]
-fn one_collective_is_one_trace_with_a_part_for_each_rank() {
+fn one_collective_is_one_trace_of_all_ranks() {
     let mut job = Job::new(4, 1_000);
     job.rounds(5, ON_TIME);
     let traces = traces(&analysed(&job_events(&job), traced_at(1.0)));
@@ -307,7 +308,7 @@ fn one_collective_is_one_trace_with_a_part_for_each_rank() {
 }
 
 #[test]
-fn agents_that_see_some_ranks_each_come_to_the_same_traces() {
+fn agents_derive_equal_traces_of_a_collective() {
     let mut job = Job::new(6, 1_000);
     job.rounds(200, ON_TIME);
     let whole = traces(&analysed(&job_events(&job), traced_at(0.1)));
@@ -332,7 +333,7 @@ fn agents_that_see_some_ranks_each_come_to_the_same_traces() {
     assert_eq!(ids(&together), ids(&whole));
 }
 
-/// Two ranks that exchange a message in each of so many turns, and wait for it.
+/// Returns a job of two ranks that exchange `turns` messages, and wait for each.
 fn talking(turns: u64) -> Job {
     let mut job = Job::new(2, 1_000);
     for _ in 0..turns {
@@ -349,7 +350,7 @@ fn talking(turns: u64) -> Job {
 }
 
 #[test]
-fn one_message_is_one_trace_of_its_two_sides() {
+fn a_message_is_one_trace_of_both_sides() {
     let all = traces(&analysed(&job_events(&talking(4)), traced_at(1.0)));
     assert_eq!(all.len(), 8, "four turns, two directions");
     for spans in all.values() {
@@ -357,9 +358,9 @@ fn one_message_is_one_trace_of_its_two_sides() {
         let (send, recv) = (named("nccl.rank.Send"), named("nccl.rank.Recv"));
         assert!(send.parent_span_id.is_empty());
         assert_eq!(recv.parent_span_id, send.span_id);
-        let said = |span: &Span| ["nccl.rank", "nccl.peer"].map(|key| text(&span.attributes, key));
-        let [from, to] = said(send);
-        assert_eq!(said(recv), [to, from]);
+        let ranks_of = |span: &Span| ["nccl.rank", "nccl.peer"].map(|key| text(&span.attributes, key));
+        let [from, to] = ranks_of(send);
+        assert_eq!(ranks_of(recv), [to, from]);
         assert_eq!(
             text(&send.attributes, "nccl.message.sequence"),
             text(&recv.attributes, "nccl.message.sequence")
@@ -375,7 +376,7 @@ fn one_message_is_one_trace_of_its_two_sides() {
 }
 
 #[test]
-fn agents_that_see_one_side_of_a_message_each_come_to_the_same_trace() {
+fn agents_derive_equal_traces_of_a_message() {
     let job = talking(200);
     let side = |pid: u32| {
         let is_seen = |event: &Event| match event {
@@ -401,7 +402,7 @@ fn messages_are_not_traced_after_a_loss() {
 }
 
 #[test]
-fn of_collectives_with_a_large_skew_a_bounded_number_is_traced_and_each_whole() {
+fn traces_of_large_skew_are_bounded_and_complete() {
     let mut job = Job::new(4, 1_000);
     job.rounds(300, late(20 * MS));
     let mut settings = traced_at(0.0);
@@ -416,9 +417,9 @@ fn of_collectives_with_a_large_skew_a_bounded_number_is_traced_and_each_whole() 
 }
 
 #[test]
-fn verdicts_are_limited_and_hangs_are_not() {
+fn stragglers_are_limited_and_hangs_are_not() {
     let mut job = Job::new(4, 1_000);
-    // Late, then not, again and again.
+    // Late and on time, alternating.
     for _ in 0..10 {
         job.rounds(20, late(20 * MS));
         job.rounds(80, ON_TIME);
@@ -437,7 +438,7 @@ fn verdicts_are_limited_and_hangs_are_not() {
 }
 
 #[test]
-fn communicators_that_are_made_and_aborted_without_end_do_not_flood() {
+fn logs_of_aborted_communicators_are_limited() {
     let rank = Rank::new(1_000, 0);
     let mut events = Vec::new();
     for n in 0..2_000u64 {
@@ -459,7 +460,7 @@ fn settings_without_records() -> Settings {
 }
 
 #[test]
-fn what_is_captured_is_counted_once_and_apart() {
+fn captured_operations_are_counted_once_and_separately() {
     let mut job = Job::new(1, 1_000);
     let (rank, at_ns) = (job.ranks[0], job.now_ns);
     job.events.push(rank.call("cudaStreamBeginCapture", at_ns, 0));
@@ -488,7 +489,7 @@ fn disabled_collectives_emit_nothing() {
 }
 
 #[test]
-fn more_kinds_of_operations_than_any_program_calls_share_a_series() {
+fn too_many_kinds_of_operations_share_a_series() {
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..900u64 {
@@ -503,7 +504,7 @@ fn more_kinds_of_operations_than_any_program_calls_share_a_series() {
 }
 
 #[test]
-fn ten_thousand_communicators_make_a_bounded_number_of_series_and_nothing_is_lost() {
+fn series_of_ten_thousand_communicators_are_bounded() {
     let mut events = Vec::new();
     let mut at_ns = 2 * SECOND;
     let mut made = 0u32;
@@ -526,7 +527,7 @@ fn ten_thousand_communicators_make_a_bounded_number_of_series_and_nothing_is_los
         most = most.max(counts.len());
         latest.extend(counts);
     }
-    // One series for all beyond the bound.
+    // One series for all above the bound.
     assert!(most <= 33, "{most} series");
     assert_eq!(latest.values().sum::<f64>(), f64::from(made), "every collective is in an exported series");
     let account = output.account();

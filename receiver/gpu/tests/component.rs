@@ -1,4 +1,4 @@
-//! The component: from a source to pipelines that take, refuse and stop.
+//! The component: sources, and pipelines that accept, refuse and stop.
 
 mod common;
 
@@ -17,7 +17,7 @@ use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Answers as scripted, then accepts; passes on accepted data.
+/// A pipeline that answers as scripted, then accepts; passes on accepted data.
 struct Pipeline {
     answers: Mutex<Vec<Refused>>,
     asked: AtomicUsize,
@@ -32,7 +32,7 @@ impl Consumer for Pipeline {
             match refused {
                 Some(refused) => Err(refused),
                 None => {
-                    // A test that has seen enough does not look any more.
+                    // The test may have ended already.
                     let _ = self.taken.send(data);
                     Ok(())
                 }
@@ -41,7 +41,7 @@ impl Consumer for Pipeline {
     }
 }
 
-/// Given events, and then, if it is endless, ten seconds at every look.
+/// A source of given events, followed by ticks of ten seconds if it is endless.
 struct Source {
     given: Given,
     now_ns: u64,
@@ -72,7 +72,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Pipelines that refuse so often at first, by signal.
+    /// Creates pipelines that refuse the given number of times at first, by signal.
     fn new(refusals: impl Fn(Signal) -> Vec<Refused>) -> Bench {
         let (sender, taken) = mpsc::unbounded_channel();
         let pipeline = |signal| {
@@ -90,7 +90,7 @@ impl Bench {
             .await
     }
 
-    /// The next batch for which `is_it`; the rest before it are in `before`.
+    /// Returns the next batch for which `is_it` holds; the ones before it are added to `before`.
     async fn until(&mut self, before: &mut Vec<Data>, is_it: impl Fn(&Data) -> bool) {
         loop {
             let data = self.taken.recv().await.expect("the receiver goes on");
@@ -111,11 +111,11 @@ fn outlier() -> Vec<Event> {
 }
 
 #[test]
-fn a_recording_waits_for_pipelines_and_loses_nothing() {
+fn a_recording_waits_for_slow_pipelines() {
     let mut program = Program::new(100);
     program.serve(600, 5 * MS);
     let events = events(&[program], true);
-    // More collections than all buffers together hold.
+    // More collections than all buffers hold.
     let often = Settings { collection_interval_ns: 5 * MS, ..Settings::default() };
     let want = analysed(&events, often.clone());
     let got = run(async {
@@ -145,7 +145,7 @@ fn output(data: Vec<Data>) -> Output {
 }
 
 #[test]
-fn pipelines_get_what_a_replay_gives() {
+fn pipelines_receive_the_telemetry_of_a_replay() {
     let events = outlier();
     let want = analysed(&events, Settings::default());
     let got = run(async {
@@ -165,7 +165,7 @@ fn pipelines_get_what_a_replay_gives() {
 }
 
 #[test]
-fn an_outlier_reaches_its_pipelines_without_waiting_for_a_collection() {
+fn an_outlier_is_sent_before_the_next_collection() {
     run(async {
         let mut bench = Bench::new(|_| Vec::new());
         let running = bench
@@ -182,7 +182,7 @@ fn an_outlier_reaches_its_pipelines_without_waiting_for_a_collection() {
 }
 
 #[test]
-fn refused_spans_are_tried_again_until_they_are_taken() {
+fn refused_spans_are_retried() {
     run(async {
         let later = Refused::retryable("queue full").with_retry_after(Duration::ZERO);
         let mut bench = Bench::new(|signal| match signal {
@@ -209,7 +209,7 @@ fn lost(output: &Output, signal: &str) -> f64 {
 }
 
 #[test]
-fn spans_refused_for_good_are_counted_in_the_receivers_account() {
+fn permanently_refused_spans_are_counted() {
     run(async {
         let mut bench = Bench::new(|signal| match signal {
             Signal::Traces => vec![Refused::permanent("no"); 1],
@@ -230,7 +230,7 @@ fn spans_refused_for_good_are_counted_in_the_receivers_account() {
     });
 }
 
-/// A collection with the receiver's own account, which the last points of a process are without.
+/// Returns whether data is a collection with internal telemetry, which the last points of a process lack.
 fn is_account(data: &Data) -> bool {
     match data {
         Data::Metrics(d) => d.resource_metrics.iter().any(|r| pid_of(r.resource.as_ref()).is_none()),
@@ -239,7 +239,7 @@ fn is_account(data: &Data) -> bool {
 }
 
 #[test]
-fn refused_collections_are_not_kept_since_the_next_says_the_same() {
+fn refused_collections_are_not_retried() {
     run(async {
         let mut program = Program::new(100);
         program.serve(60, 5 * MS);
@@ -264,7 +264,7 @@ fn refused_collections_are_not_kept_since_the_next_says_the_same() {
 }
 
 #[test]
-fn stopping_collects_for_the_last_time() {
+fn stop_makes_a_last_collection() {
     run(async {
         let mut program = Program::new(100);
         program.serve(60, 5 * MS);
@@ -282,7 +282,7 @@ fn stopping_collects_for_the_last_time() {
 }
 
 #[test]
-fn a_source_that_cannot_be_opened_stops_the_start_with_its_sentence() {
+fn unavailable_source_fails_the_start() {
     run(async {
         let bench = Bench::new(|_| Vec::new());
         let open: Open = Box::new(|| Err("cannot replay x: it is damaged".into()));
@@ -296,7 +296,7 @@ fn a_source_that_cannot_be_opened_stops_the_start_with_its_sentence() {
 }
 
 #[test]
-fn the_factory_builds_from_a_section_and_refuses_what_is_wrong() {
+fn factory_refuses_a_wrong_section() {
     let context = BuildContext { id: ComponentId::parse("gpu").unwrap(), version: "0" };
     let node = |json: &str| -> Node { serde_json::from_str(json).unwrap() };
     let build = |json: &str| {

@@ -1,4 +1,4 @@
-//! Equal recordings give equal bytes: on every replay, in batches of any size, beside other processes.
+//! Equal recordings give equal bytes: on every replay, in batches of any size, with any other processes.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn busy_machine() -> Vec<Event> {
     events
 }
 
-/// Ranks of which one is late, and one does not come in the end.
+/// Returns ranks of which one is late, and one is missing at the end.
 fn collectives() -> Vec<Event> {
     let mut job = Job::new(4, 1_000);
     job.rounds(40, |_| Some(0));
@@ -43,7 +43,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn the_same_events_give_the_same_bytes() {
+fn equal_events_give_equal_bytes() {
     let events = busy_machine();
     let once = analysed(&events, settings()).bytes();
     assert!(once.len() > 10);
@@ -55,7 +55,7 @@ fn the_same_events_give_the_same_bytes() {
 }
 
 #[test]
-fn batching_does_not_matter() {
+fn batch_size_does_not_change_the_output() {
     let events = busy_machine();
     let whole = read_in_batches(&events, events.len(), settings()).bytes();
     for batch in [1, 2, 7, 64, 1_000] {
@@ -64,7 +64,7 @@ fn batching_does_not_matter() {
 }
 
 #[test]
-fn no_time_but_the_events_is_in_the_output() {
+fn output_has_no_times_except_those_of_events() {
     let output = analysed(&busy_machine(), settings());
     let last_ns = busy_machine().iter().filter_map(Event::at_ns).max().unwrap();
     let window = UNIX..=UNIX + last_ns;

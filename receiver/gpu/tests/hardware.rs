@@ -1,4 +1,4 @@
-//! An outlier on a GPU that braked: its span, its record and the counter say so, in the same figures.
+//! An outlier on a throttled GPU: its span, its log record and the metric have the same values.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -8,8 +8,8 @@ use common::*;
 use event::{Clocks, Device, Event, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 
-/// A decode of 400 ms instead of 5, and looks every 10 ms at two GPUs; the brake lasts for 300 ms of it on this one.
-fn braked(device: u32) -> Output {
+/// Analyzes a decode of 400 ms instead of 5, with polls of two GPUs every 10 ms; this one is throttled for 300 ms.
+fn throttled(device: u32) -> Output {
     let mut server = Program::new(100);
     server.serve(200, 5 * MS);
     let begins_ns = server.now_ns;
@@ -38,8 +38,8 @@ fn braked(device: u32) -> Output {
 }
 
 #[test]
-fn a_brake_of_its_gpu_is_on_the_span_the_record_and_the_counter() {
-    let output = braked(0);
+fn throttling_is_on_the_span_the_log_and_the_metric() {
+    let output = throttled(0);
     let [span] = output.outliers()[..] else { panic!("one outlier") };
     let (_, record) = output.logs("gpu.step.outlier")[0];
     for attributes in [&span.attributes, &record.attributes] {
@@ -62,8 +62,8 @@ fn a_brake_of_its_gpu_is_on_the_span_the_record_and_the_counter() {
 }
 
 #[test]
-fn a_brake_of_another_gpu_is_nowhere() {
-    let output = braked(1);
+fn throttling_of_another_gpu_is_not_a_cause() {
+    let output = throttled(1);
     let [span] = output.outliers()[..] else { panic!("one outlier") };
     assert_eq!(text(&span.attributes, "hw.id"), "GPU-0");
     assert!(span.attributes.iter().all(|a| !a.key.starts_with("gpu.step.throttle")), "{:?}", span.attributes);

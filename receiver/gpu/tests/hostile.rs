@@ -1,4 +1,4 @@
-//! Whatever a recording says: no panic, and no more memory than is allowed.
+//! No recording causes a panic or exceeds the memory bounds.
 
 mod common;
 
@@ -12,7 +12,7 @@ use probe_abi::counters::DropReason;
 use probe_abi::record::Header;
 use proptest::prelude::*;
 
-/// Numbers as they come, and at the ends.
+/// Generates ordinary and extreme numbers.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -59,7 +59,7 @@ fn call() -> impl Strategy<Value = Event> {
     )
 }
 
-/// Calls of NCCL, most of them of few handles by few processes, so that they meet.
+/// Generates calls of NCCL, mostly with few handles of few processes, so that they are related.
 fn call_args() -> impl Strategy<Value = Event> {
     let word = || prop_oneof![4 => 0..4u64, 1 => number()];
     let memory = || {
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn nothing_in_a_recording_breaks_the_analysis(events in proptest::collection::vec(event(), 0..60)) {
+    fn no_recording_breaks_the_analysis(events in proptest::collection::vec(event(), 0..60)) {
         let mut settings = Settings { processes_max: 3, ..Settings::default() };
         settings.collectives.communicators_max = 2;
         settings.collectives.engine.trace.rate = 0.5;

@@ -1,4 +1,4 @@
-//! Defects of published agents in what they say of collectives: each has a test of its name, through the whole receiver.
+//! Regression tests of defects of published agents in their reports of collectives, through the whole receiver.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn sum(output: &Output, pid: u32, name: &str) -> f64 {
 
 /// `ncclUniqueId` was read as a pointer: rank, number of ranks and communicator were 0 for every collective.
 #[test]
-fn rank_and_communicator_are_known_where_the_id_goes_by_value() {
+fn rank_is_known_if_the_id_is_passed_by_value() {
     let mut job = Job::new(3, 1_000);
     job.rounds(2, ON_TIME);
     let mut settings = Settings::default();
@@ -38,9 +38,10 @@ fn rank_and_communicator_are_known_where_the_id_goes_by_value() {
     }
 }
 
-/// Collectives had monotonic times and waits the wall's: nothing ever matched. Small made-up numbers did not show it.
+/// Collectives had monotonic times and waits had wall times, so they never matched. Tests with small times missed
+/// it.
 #[test]
-fn collectives_and_waits_match_on_a_machine_that_is_up_for_a_year_and_whose_clock_is_set() {
+fn collectives_and_waits_match_after_a_year_of_uptime() {
     let mut job = Job::new(4, 1_000);
     job.now_ns = 365 * 86_400 * SECOND + 123_456_789;
     job.rounds(10, ON_TIME);
@@ -63,9 +64,9 @@ fn collectives_and_waits_match_on_a_machine_that_is_up_for_a_year_and_whose_cloc
     }
 }
 
-/// The entry of a wait was taken for its end: the wait was charged to what came next.
+/// The entry of a wait was taken for its end, so the wait was attributed to the next collective.
 #[test]
-fn a_wait_is_charged_to_the_collective_that_it_is_of() {
+fn a_wait_is_attributed_to_its_collective() {
     let mut rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..10u64 {
@@ -81,9 +82,9 @@ fn a_wait_is_charged_to_the_collective_that_it_is_of() {
     }
 }
 
-/// Collectives in a step were taken for a sign of a prefill: tensor-parallel decodes have them, too.
+/// Collectives in a step were taken for a sign of a prefill; tensor-parallel decodes have them, too.
 #[test]
-fn collectives_do_not_make_a_decode_a_prefill() {
+fn decodes_may_have_collectives() {
     let phases = |with_collectives: bool| {
         let mut server = Program::new(1_000);
         let rank = Rank { process: server.info.process, ..Rank::new(1_000, 0) };
@@ -111,7 +112,7 @@ fn collectives_do_not_make_a_decode_a_prefill() {
 
 /// Element counts were exported as bytes.
 #[test]
-fn bytes_are_elements_times_the_size_of_their_type() {
+fn bytes_are_elements_times_type_size() {
     let sizes = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1u64];
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
@@ -131,9 +132,9 @@ fn bytes_are_elements_times_the_size_of_their_type() {
     );
 }
 
-/// A thread's one slot was overwritten by a call within a call: `ncclBcast` calls `ncclBroadcast`.
+/// A nested call overwrote the thread's only slot: `ncclBcast` calls `ncclBroadcast`.
 #[test]
-fn a_call_within_a_call_is_one_operation() {
+fn nested_calls_are_one_operation() {
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..5 {
@@ -151,7 +152,7 @@ fn a_call_within_a_call_is_one_operation() {
     assert_eq!(nested["warptap.collective.outcome=nested"], 5.0);
 }
 
-/// Losses were counted nowhere, and what was left was compared as if it were all.
+/// Losses were not counted, and incomplete data was compared as if it were complete.
 #[test]
 fn no_rank_is_blamed_after_a_loss() {
     let mut job = Job::new(4, 1_000);
@@ -159,7 +160,7 @@ fn no_rank_is_blamed_after_a_loss() {
     let lost_ns = job.now_ns;
     job.rounds(60, ON_TIME);
     let mut events = job_events(&job);
-    // Two collectives of rank 2 never reach us.
+    // Two collectives of rank 2 are lost.
     let mut gone = 0;
     events.retain(|e| {
         let is_it = matches!(e, Event::CallArgs(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
@@ -180,7 +181,7 @@ fn no_rank_is_blamed_after_a_loss() {
 /// As above with counted calls of each rank: no rank is blamed, whenever the loss is noticed, and what
 /// comes after it is compared as ever.
 #[test]
-fn a_loss_that_the_source_counts_moves_no_later_collective() {
+fn a_counted_loss_does_not_shift_later_collectives() {
     let mut job = Job::new(4, 1_000);
     job.rounds(20, ON_TIME);
     let lost_ns = job.now_ns;
@@ -218,9 +219,9 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     assert!(longest < 0.001, "{longest}");
 }
 
-/// A handle or a pid that came back continued the series of its former owner.
+/// A reused handle or pid continued the series of its former owner.
 #[test]
-fn a_handle_and_a_pid_that_come_back_are_others() {
+fn reused_handles_and_pids_are_new_series() {
     let first = Rank::new(1_000, 0);
     let again = Rank { process: ProcessId { pid: 1_000, start_ns: 77 }, ..first };
     let mut events = vec![
@@ -252,9 +253,9 @@ fn a_handle_and_a_pid_that_come_back_are_others() {
     assert_eq!(counts, expected);
 }
 
-/// Pids, threads and addresses were attributes of metrics: series without end.
+/// Pids, threads and addresses were attributes of metrics, so series were unbounded.
 #[test]
-fn no_metric_of_collectives_carries_a_pid_a_thread_or_an_address() {
+fn metrics_have_no_pids_threads_or_addresses() {
     let mut job = Job::new(4, 1_000);
     job.rounds(40, |rank| Some(if rank == 2 { 20 * MS } else { 0 }));
     let output = analysed(&job_events(&job), Settings::default());
@@ -275,15 +276,15 @@ fn no_metric_of_collectives_carries_a_pid_a_thread_or_an_address() {
     }
 }
 
-/// What failed was counted as if it had been done.
+/// Failed operations were counted as completed.
 #[test]
-fn what_nccl_refuses_moves_nothing_and_is_an_error() {
+fn refused_operations_are_errors_only() {
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..4 {
         events.push(rank.call_args("ncclAllReduce", 3 * SECOND + n * MS, US, |t| {
             t.arguments = [0x10, 0x20, 8, 7, 0, rank.comm, 7, 0];
-            // In progress is no error.
+            // 7 is "in progress", which is not an error.
             t.result = if n == 3 { 7 } else { 5 };
         }));
     }

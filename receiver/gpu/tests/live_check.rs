@@ -1,4 +1,5 @@
-//! The registry against what is emitted: nothing undeclared, nothing declared in vain.
+//! Comparison of the registry with what is emitted: everything emitted is declared, and everything declared is
+//! emitted.
 
 mod common;
 
@@ -11,7 +12,7 @@ use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, Throttle
 use gpu::Settings;
 use probe_abi::counters::DropReason;
 
-/// A machine on which every finding occurs.
+/// Returns the events of a machine on which every finding occurs.
 fn everything() -> Vec<Event> {
     let mut server = Program::new(100);
     server.info.container_id = "c0ffee".to_owned();
@@ -57,19 +58,19 @@ fn with_hardware(events: Vec<Event>) -> Vec<Event> {
     let looks = (0..=(last - first) / LOOK_NS).map(look);
     let mut all = vec![Event::Device(Box::new(device))];
     all.extend(events.iter().cloned().chain(looks));
-    // What has no time of its own stays where it is, at the beginning.
+    // Events without a time stay at the beginning.
     all.sort_by_key(|event| event.at_ns().unwrap_or(0));
     all
 }
 
-/// Ranks with every finding about collectives.
+/// Returns ranks with every finding about collectives.
 fn collectives() -> Vec<Event> {
     let mut job = Job::new(4, 1_000);
     let version =
         job.ranks[0].call_args("ncclGetVersion", SECOND, US, |t| t.exit = 22_304u32.to_le_bytes().to_vec());
     job.events.push(version);
     job.rounds(60, |_| Some(0));
-    // A straggler, whose steps are outliers; and then no more.
+    // A straggler whose steps are outliers, and its recovery.
     job.rounds(20, |rank| Some(if rank == 2 { 30 * MS } else { 0 }));
     job.rounds(80, |_| Some(0));
     let [first, second, third, last] = job.ranks[..] else { panic!("four ranks") };
@@ -78,13 +79,13 @@ fn collectives() -> Vec<Event> {
         at_ns += MS;
         at_ns
     };
-    // Into a graph.
+    // Captured into a graph.
     job.events.extend([
         first.call("cudaStreamBeginCapture", then(), 0),
         first.all_reduce(then(), US),
         first.call("cudaStreamEndCapture", then(), 0),
     ]);
-    // Wrong, in three ways.
+    // Mismatches of three kinds.
     job.events.extend([
         first.call_args("ncclAllReduce", then(), US, |t| (t.result, t.arguments[5]) = (4, first.comm)),
         first.call_args("ncclCommCount", then(), US, |t| {
@@ -98,7 +99,7 @@ fn collectives() -> Vec<Event> {
     let mut ranks = job.ranks.clone();
     let (before_ns, exit_ns) = (then(), then());
     job.events.extend(ranks.iter_mut().map(|r| r.sync(before_ns - 5 * MS, before_ns, exit_ns)));
-    // Messages, of which some are traced; then a receive that is never called.
+    // Messages, of which some are traced; then a receive without a send.
     let pair = [first.of(0x6000_0000), second.of(0x6000_0000)];
     let init_ns = then();
     job.events.extend(pair.iter().map(|r| r.init(init_ns, US, 2, &[9; 128])));
@@ -106,13 +107,13 @@ fn collectives() -> Vec<Event> {
     let (sent_ns, waited_ns) = (then(), then());
     job.events.push(ranks[0].sync(init_ns, sent_ns, waited_ns));
     job.events.push(pair[0].send(then(), 1));
-    // A rank that does not come for a minute.
+    // A rank that is missing for a minute.
     job.events.extend([first, second, third].map(|r| r.all_reduce(then(), US)));
     let hung_ns = then();
     let back_ns = hung_ns + 60 * SECOND;
     job.events.push(last.all_reduce(back_ns, US));
     job.events.extend(ranks.iter_mut().map(|r| r.sync(hung_ns, back_ns + MS, back_ns + 2 * MS)));
-    // And two that are gone in the middle of it.
+    // Two processes that end during the hang.
     let ends = [(last, ExitStatus::Killed(9)), (third, ExitStatus::Exited(1))];
     for (rank, status) in ends {
         job.events.push(rank.all_reduce(back_ns + 5 * MS, US));
@@ -133,27 +134,27 @@ fn seen() -> Seen {
     seen.check(&analysed(&collectives(), settings()));
     let mut events = in_detail(everything());
     seen.check(&analysed(&events, settings()));
-    // A kernel that tells of run queues, on every step.
+    // A kernel that measures run-queue waits, on every step.
     for event in &mut events {
         if let Event::Step(step) = event {
             (step.runq_gap_ns, step.runq_enqueue_ns, step.runq_wait_ns) = (1, 2, 3);
         }
     }
     seen.check(&analysed(&with_hardware(events), settings()));
-    seen.check(&recalled());
+    seen.check(&restored());
     seen
 }
 
-/// An analysis with a corrupted record of an earlier run.
-fn recalled() -> Output {
+/// Restores a corrupted record of an earlier run.
+fn restored() -> Output {
     let mut output = Output { batches: Vec::new() };
-    let left = persist::RestoredState { corrupted: 1, ..persist::RestoredState::default() };
-    gpu::Analyzer::new(settings()).restore(&left, &|_| true, &mut |batch| output.batches.push(batch));
+    let state = persist::RestoredState { corrupted: 1, ..persist::RestoredState::default() };
+    gpu::Analyzer::new(settings()).restore(&state, &|_| true, &mut |batch| output.batches.push(batch));
     output
 }
 
 #[test]
-fn nothing_undeclared_is_emitted_and_everything_declared_is() {
+fn registry_and_emitted_telemetry_agree() {
     let seen = seen();
     let names = |all: &BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>();
     let ours = |name: &String| !is_of_hardware(name);

@@ -1,4 +1,4 @@
-//! Memory, errors, copies: what single calls and sums of them say.
+//! Memory, errors and copies, from individual calls and from sums.
 
 mod common;
 
@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 const OF_NVIDIA: &str = "gpu.api.vendor=nvidia";
 
 #[test]
-fn memory_is_what_was_allocated_and_not_freed() {
+fn unfreed_allocations_are_reported() {
     let mut program = Program::new(100);
     program.allocate(0x10, 3_000, 0);
     program.wait(4 * SECOND);
@@ -26,7 +26,7 @@ fn memory_is_what_was_allocated_and_not_freed() {
 }
 
 #[test]
-fn an_allocation_that_failed_allocates_nothing_and_is_an_error() {
+fn a_failed_allocation_is_an_error_only() {
     let mut program = Program::new(100);
     program.allocate(0x10, 1 << 40, 2);
     program.allocate(0x10, 1 << 40, 2);
@@ -105,7 +105,7 @@ fn leak_is_logged_once_and_once_when_it_ends() {
 }
 
 #[test]
-fn a_slow_decode_names_the_oldest_allocations_and_a_slow_prompt_does_not() {
+fn outlier_of_a_decode_names_the_oldest_allocations() {
     let mut program = Program::new(100);
     program.allocate(0x10, 15 << 30, 0);
     program.wait(SECOND);
@@ -132,7 +132,7 @@ fn a_slow_decode_names_the_oldest_allocations_and_a_slow_prompt_does_not() {
 }
 
 #[test]
-fn memory_of_pools_and_behind_virtual_addresses_is_memory() {
+fn pool_and_virtual_memory_is_counted() {
     let mut program = Program::new(100);
     program.call("cudaMallocAsync", US, |c| (c.handle, c.bytes) = (Some(0x10), 5));
     program.call("cuMemCreate", US, |c| (c.handle, c.bytes, c.stream) = (Some(0x10), 70, 0));
@@ -148,7 +148,7 @@ fn memory_of_pools_and_behind_virtual_addresses_is_memory() {
 }
 
 #[test]
-fn allocations_beyond_the_bound_are_counted_as_untracked() {
+fn allocations_above_the_bound_are_counted_as_untracked() {
     let mut program = Program::new(100);
     for address in 0..20_000 {
         program.call("cudaMalloc", US, |c| (c.handle, c.bytes, c.stream) = (Some(address + 1), 1, 0));
@@ -162,7 +162,7 @@ fn allocations_beyond_the_bound_are_counted_as_untracked() {
 }
 
 #[test]
-fn copies_are_summed_by_direction_and_fills_by_themselves() {
+fn copies_are_summed_by_direction_and_fills_separately() {
     let mut program = Program::new(100);
     program.serve(60, 5 * MS);
     program.call("cudaMemsetAsync", US, |c| c.bytes = 640);
@@ -177,7 +177,7 @@ fn copies_are_summed_by_direction_and_fills_by_themselves() {
 }
 
 #[test]
-fn more_kinds_of_errors_than_expected_share_one_series_which_is_counted() {
+fn too_many_kinds_of_errors_share_a_series() {
     let mut program = Program::new(100);
     let timed = probe_abi::PROBES.iter().filter(|p| p.is_timed() && p.library == probe_abi::Library::Cudart);
     for row in timed.take(30) {
@@ -193,7 +193,7 @@ fn more_kinds_of_errors_than_expected_share_one_series_which_is_counted() {
 }
 
 #[test]
-fn kernel_made_durations_are_the_calls_durations() {
+fn durations_equal_the_kernel_histogram() {
     let mut program = Program::new(100);
     let raw: Vec<u64> = (0..500).map(|n| 40 + n * n * 31).collect();
     raw.iter().for_each(|ns| program.call("cudaStreamWaitEvent", *ns, |_| {}));

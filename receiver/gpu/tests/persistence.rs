@@ -1,4 +1,4 @@
-//! What outlives the receiver: run after run on one directory, with the real storage.
+//! State that outlives the receiver: several runs on one directory with the real storage.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn id(text: &str) -> ComponentId {
     ComponentId::parse(text).expect("an id")
 }
 
-/// Takes everything.
+/// A pipeline that accepts everything.
 struct Pipeline(Mutex<mpsc::UnboundedSender<Data>>);
 
 impl Consumer for Pipeline {
@@ -31,7 +31,7 @@ impl Consumer for Pipeline {
     }
 }
 
-/// The storage extension on a directory, with a host that offers it, until the token is cancelled.
+/// Returns a host with the storage extension on a directory, which runs until the token is cancelled.
 async fn host(directory: &Path, stop: &CancellationToken) -> (Host, tokio::task::JoinHandle<()>) {
     let node: Node = serde_json::from_str(&format!(r#"{{"directory": {directory:?}}}"#)).expect("JSON");
     let context = BuildContext { id: id("file_storage"), version: "0" };
@@ -41,7 +41,7 @@ async fn host(directory: &Path, stop: &CancellationToken) -> (Host, tokio::task:
     (Host::detached().with_extension(id("file_storage"), offer), tokio::spawn(running))
 }
 
-/// One run of the receiver: what came of the events.
+/// Runs the receiver once; returns its output.
 async fn one_run(directory: &Path, events: Vec<Event>) -> Output {
     let (stop, stop_storage) = (CancellationToken::new(), CancellationToken::new());
     let (host, storing) = host(directory, &stop_storage).await;
@@ -71,7 +71,7 @@ fn run<F: Future>(test: F) -> F::Output {
     runtime.expect("a runtime").block_on(test)
 }
 
-/// A server that has just started, and one of whose first steps is slow.
+/// Returns a server that has just started, and one of whose first steps is slow.
 fn fresh(pid: u32) -> Vec<Event> {
     let mut server = Program::new(pid);
     server.serve(12, 5 * MS);
@@ -95,7 +95,7 @@ fn damaged(output: &Output) -> f64 {
 }
 
 #[test]
-fn what_steps_take_is_known_after_a_restart() {
+fn baselines_survive_a_restart() {
     run(async {
         let directory = tempfile::tempdir().expect("a directory");
         let first = one_run(directory.path(), fresh(100)).await;
@@ -112,7 +112,7 @@ fn corrupted_record_is_logged_and_discarded() {
     run(async {
         let directory = tempfile::tempdir().expect("a directory");
         one_run(directory.path(), served(100)).await;
-        spoil(directory.path()).await;
+        corrupt(directory.path()).await;
         let second = one_run(directory.path(), fresh(200)).await;
         assert_eq!((outliers(&second), damaged(&second)), (0, 1.0));
         assert_eq!(second.logs("warptap.persistence.corrupted").len(), 1);
@@ -121,8 +121,8 @@ fn corrupted_record_is_logged_and_discarded() {
     });
 }
 
-/// A bit of the stored record is turned over.
-async fn spoil(directory: &Path) {
+/// Flips a bit of the stored record.
+async fn corrupt(directory: &Path) {
     let stop = CancellationToken::new();
     let (host, storing) = host(directory, &stop).await;
     let namespace = Namespace { kind: "receiver", id: id("gpu"), name: "records".to_owned() };
@@ -139,7 +139,7 @@ async fn spoil(directory: &Path) {
 }
 
 #[test]
-fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
+fn missing_storage_fails_the_start() {
     run(async {
         let source: Open = Box::new(|| Ok(Box::new(Given { events: Vec::new(), at: 0, batch: 1 })));
         let receiver = gpu::receiver_with_storage(
@@ -154,8 +154,8 @@ fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
     });
 }
 
-/// What an analysis leaves behind.
-fn left_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> RestoredState {
+/// Returns the state that an analysis persists.
+fn persisted_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> RestoredState {
     let mut records = Vec::new();
     analyzer.changes(&mut |RecordChange { key, bytes }| {
         let bytes = bytes.expect("nothing has ended");
@@ -164,30 +164,31 @@ fn left_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> RestoredState {
     RestoredState { records, ..RestoredState::default() }
 }
 
-/// Four ranks, of which one did not come to the sixth collective: what is left when the agent is killed.
+/// Returns four ranks, of which one is missing from the sixth collective, and the state persisted when the agent is
+/// killed.
 fn hanging(to_unix_ns: i64) -> (Job, RestoredState) {
     let mut job = Job::new(4, 100);
     job.rounds(5, |_| Some(0));
     job.round(|rank| (rank != 2).then_some(0));
     let mut analyzer = Analyzer::new(Settings::default());
     job_events(&job).iter().for_each(|event| analyzer.observe(event, &mut |_| {}));
-    let left = left_by(&mut analyzer, to_unix_ns);
-    let flights = left.records.iter().filter(|kept| kept.key.starts_with("nccl/")).cloned().collect();
-    (job, RestoredState { records: flights, ..left })
+    let state = persisted_by(&mut analyzer, to_unix_ns);
+    let flights = state.records.iter().filter(|record| record.key.starts_with("nccl/")).cloned().collect();
+    (job, RestoredState { records: flights, ..state })
 }
 
-/// What a new analysis says when it finds what is left.
-fn recalled(left: &RestoredState, lives: &dyn Fn(ProcessId) -> bool) -> (Analyzer, Output) {
+/// Restores a state in a new analysis.
+fn restored(state: &RestoredState, lives: &dyn Fn(ProcessId) -> bool) -> (Analyzer, Output) {
     let (mut analyzer, mut batches) = (Analyzer::new(Settings::default()), Vec::new());
-    analyzer.restore(left, lives, &mut |batch| batches.push(batch));
+    analyzer.restore(state, lives, &mut |batch| batches.push(batch));
     (analyzer, Output { batches })
 }
 
 #[test]
 fn flight_records_of_ranks_that_ended_meanwhile_are_logged() {
-    let (_, left) = hanging(UNIX as i64);
-    assert_eq!(left.records.len(), 4);
-    let (mut analyzer, output) = recalled(&left, &|process| process.pid == 100);
+    let (_, state) = hanging(UNIX as i64);
+    assert_eq!(state.records.len(), 4);
+    let (mut analyzer, output) = restored(&state, &|process| process.pid == 100);
     let logged = output.logs("nccl.flight_record");
     let pids: Vec<_> = logged.iter().map(|(resource, _)| pid_of(Some(resource))).collect();
     assert_eq!(pids, [Some(101), Some(102), Some(103)]);
@@ -205,9 +206,9 @@ fn flight_records_of_ranks_that_ended_meanwhile_are_logged() {
 }
 
 #[test]
-fn a_rank_that_is_still_there_is_known_again() {
-    let (job, left) = hanging(UNIX as i64);
-    let (mut analyzer, output) = recalled(&left, &|_| true);
+fn running_ranks_are_restored() {
+    let (job, state) = hanging(UNIX as i64);
+    let (mut analyzer, output) = restored(&state, &|_| true);
     assert_eq!(output.batches, [], "there is nothing to tell");
     let exit = Event::Exit {
         process: job.ranks[3].process,
@@ -230,11 +231,11 @@ fn a_rank_that_is_still_there_is_known_again() {
     assert_eq!(gone, ["nccl/103-103000"]);
 }
 
-/// It hangs, and so is not seen again by any call that it makes.
+/// A hanging rank is not observed again, because it makes no calls.
 #[test]
 fn flight_record_of_a_hanging_rank_is_logged_at_its_end() {
-    let (_, left) = hanging(UNIX as i64);
-    let (mut analyzer, _) = recalled(&left, &|_| true);
+    let (_, state) = hanging(UNIX as i64);
+    let (mut analyzer, _) = restored(&state, &|_| true);
     let mut batches = Vec::new();
     analyzer.report_ended(&|_| true, &mut |batch| batches.push(batch));
     assert_eq!(batches, []);
@@ -246,13 +247,14 @@ fn flight_record_of_a_hanging_rank_is_logged_at_its_end() {
     assert!(text(&log.attributes, "nccl.outstanding").contains("#5 AllReduce"));
 }
 
-/// CLOCK_MONOTONIC restarted: a process of that pid and start is another one, and the old times need the old clock.
+/// CLOCK_MONOTONIC restarted: a process of that pid and start time is another one, and the old times need the old
+/// offset.
 #[test]
 fn records_of_an_earlier_boot_use_its_clock() {
     let before_unix_ns = 1_600_000_000 * SECOND;
-    let (job, mut left) = hanging(before_unix_ns as i64);
-    left.records.iter_mut().for_each(|kept| kept.is_this_boot = false);
-    let (_, output) = recalled(&left, &|_| true);
+    let (job, mut state) = hanging(before_unix_ns as i64);
+    state.records.iter_mut().for_each(|record| record.is_this_boot = false);
+    let (_, output) = restored(&state, &|_| true);
     let logged = output.logs("nccl.flight_record");
     assert_eq!(logged.len(), 4);
     for (_, log) in logged {

@@ -1,4 +1,4 @@
-//! Processes come and go: resources, series, bounds, times.
+//! Resources, series, bounds and times of processes that start and end.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn serving(pid: u32, steps: u64) -> Program {
     program
 }
 
-/// Start and time of every sum and distribution.
+/// Returns the start and the time of every sum and histogram point.
 fn windows(resource: &ResourceMetrics) -> Vec<(u64, u64)> {
     let of = |data: &Data| match data {
         Data::Sum(s) => {
@@ -28,7 +28,7 @@ fn windows(resource: &ResourceMetrics) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn two_processes_are_two_resources_with_their_own_series() {
+fn each_process_has_its_own_resource_and_series() {
     let output = analysed(&events(&[serving(100, 60), serving(200, 40)], true), Settings::default());
     let count =
         |pid| distributions(output.last_of(pid), "gpu.step.duration").iter().map(|p| p.count).sum::<u64>();
@@ -45,7 +45,7 @@ fn two_processes_are_two_resources_with_their_own_series() {
 }
 
 #[test]
-fn an_exit_flushes_the_last_values_once_and_ends_the_series() {
+fn an_exit_flushes_once_and_ends_the_series() {
     let mut events = events(&[serving(100, 60)], true);
     let end_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
     events.extend((1..50).map(|n| Event::Tick { at_ns: end_ns + n * SECOND }));
@@ -58,7 +58,7 @@ fn an_exit_flushes_the_last_values_once_and_ends_the_series() {
 }
 
 #[test]
-fn an_event_of_a_process_that_ended_begins_nothing_and_is_counted() {
+fn events_of_ended_processes_are_counted() {
     let mut events = events(&[serving(100, 60)], true);
     let step = events.iter().rfind(|e| matches!(e, Event::Step(_))).unwrap().clone();
     events.push(step);
@@ -68,7 +68,7 @@ fn an_event_of_a_process_that_ended_begins_nothing_and_is_counted() {
 }
 
 #[test]
-fn a_pid_that_comes_back_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let mut again = serving(100, 40);
     again.info.process.start_ns += 1;
     again.info.at_ns = 60 * SECOND;
@@ -88,11 +88,11 @@ fn a_pid_that_comes_back_is_another_process() {
 }
 
 #[test]
-fn sums_start_when_the_process_was_first_seen_and_stay_there() {
+fn start_of_sums_is_constant() {
     let mut program = serving(100, 2_000);
     program.info.at_ns = 1_500 * MS;
     let mut events = events(&[program], false);
-    // The wall's clock is set ahead in the middle.
+    // The wall clock is set ahead in the middle.
     let middle = events.len() / 2;
     let at_ns = events[..middle].iter().filter_map(Event::at_ns).max().unwrap();
     let offsets = ClockOffsets { at_ns, to_unix_ns: (UNIX + 5 * SECOND) as i64, to_boottime_ns: 0 };
@@ -113,7 +113,7 @@ fn sums_start_when_the_process_was_first_seen_and_stay_there() {
 }
 
 #[test]
-fn collections_come_at_their_interval_in_event_time() {
+fn collections_follow_event_time() {
     let settings = Settings { collection_interval_ns: 500 * MS, ..Settings::default() };
     let output = analysed(&events(&[serving(100, 1_000)], false), settings);
     let own: Vec<u64> = output
@@ -122,14 +122,14 @@ fn collections_come_at_their_interval_in_event_time() {
         .filter(|r| pid_of(r.resource.as_ref()).is_none())
         .map(|r| numbers(r, "warptap.process.tracked")[0].time_unix_nano)
         .collect();
-    // The last tick comes a second later, the last collection with the end.
+    // The last tick is one second later, and the last collection is at the end.
     let (steady, ends) = own.split_at(own.len() - 2);
     assert!(steady.len() > 8 && steady.windows(2).all(|w| w[1] - w[0] == 500 * MS), "{own:?}");
     assert!(ends[0] > steady[steady.len() - 1] && ends[1] >= ends[0], "{own:?}");
 }
 
 #[test]
-fn a_time_in_which_nothing_happened_is_collected_once() {
+fn idle_intervals_are_collected_once() {
     let mut events = events(&[serving(100, 40)], false);
     let end_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
     events.push(Event::Tick { at_ns: end_ns + 3_600 * SECOND });
@@ -138,7 +138,7 @@ fn a_time_in_which_nothing_happened_is_collected_once() {
 }
 
 #[test]
-fn ten_thousand_short_streams_make_a_bounded_number_of_series() {
+fn series_of_ten_thousand_short_streams_are_bounded() {
     let mut program = Program::new(100);
     for stream in 0..10_000 {
         program.on_stream(0x1000 + stream);
@@ -165,7 +165,7 @@ fn ten_thousand_short_streams_make_a_bounded_number_of_series() {
 }
 
 #[test]
-fn more_processes_than_are_kept_evict_the_one_unseen_for_longest() {
+fn the_longest_silent_process_is_evicted() {
     let programs: Vec<Program> = (0..6).map(|n| serving(100 + n, 30 + u64::from(n))).collect();
     let settings = Settings { processes_max: 4, ..Settings::default() };
     let output = analysed(&events(&programs, false), settings);
@@ -177,7 +177,7 @@ fn more_processes_than_are_kept_evict_the_one_unseen_for_longest() {
 }
 
 #[test]
-fn a_process_that_comes_back_after_its_eviction_is_still_known() {
+fn an_evicted_process_keeps_its_description() {
     let mut early = serving(100, 30);
     early.info.attributes.push(("k8s.pod.uid".to_owned(), "p-1".to_owned()));
     let evicted_ns = early.now_ns;
@@ -189,7 +189,7 @@ fn a_process_that_comes_back_after_its_eviction_is_still_known() {
     early.serve(30, 5 * MS);
     let settings = Settings { processes_max: 1, ..Settings::default() };
     let mut events = events(&[early], false);
-    // The other is described after the first was busy, and makes it go.
+    // The other process is described after the first was busy, and evicts it.
     let after = events.iter().position(|e| e.at_ns().is_some_and(|at| at > evicted_ns + SECOND)).unwrap();
     events.insert(after, Event::Process(Box::new(other.info)));
     let output = analysed(&events, settings);
@@ -201,7 +201,7 @@ fn a_process_that_comes_back_after_its_eviction_is_still_known() {
 }
 
 #[test]
-fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
+fn changes_of_coverage_are_logged() {
     let info = ProcessInfo {
         process: ProcessId { pid: 7, start_ns: 1 },
         at_ns: SECOND,
@@ -225,7 +225,7 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
 }
 
 #[test]
-fn what_becomes_known_of_a_process_is_on_its_later_points() {
+fn later_points_have_later_known_attributes() {
     let mut events = events(&[serving(100, 60)], false);
     let mut info = Program::new(100).info;
     info.attributes.push(("k8s.pod.uid".to_owned(), "p-1".to_owned()));

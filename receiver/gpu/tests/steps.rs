@@ -1,4 +1,4 @@
-//! Steps through the whole analysis: durations, baselines, outliers, spans, records, exemplars.
+//! Steps through the whole analysis: durations, baselines, outliers, spans, log records, exemplars.
 
 mod common;
 
@@ -13,7 +13,7 @@ use probe_abi::fold::Counter;
 use probe_abi::record::Header;
 use steps::Finding;
 
-/// A server whose 41st token or so takes 40 ms instead of 5.
+/// Returns a server one of whose tokens takes 40 ms instead of 5.
 fn slow_decode() -> Vec<Event> {
     let mut program = Program::new(100);
     program.serve(200, 5 * MS);
@@ -22,7 +22,7 @@ fn slow_decode() -> Vec<Event> {
     events(&[program], true)
 }
 
-/// What the engine says of events, without the rest.
+/// Returns the steps that the engine finds.
 fn found(events: &[Event]) -> Vec<steps::Step> {
     let mut engine = steps::Engine::new(steps::Settings::default());
     let mut findings = Vec::new();
@@ -36,7 +36,7 @@ fn found(events: &[Event]) -> Vec<steps::Step> {
 }
 
 #[test]
-fn one_slow_step_is_one_span_with_its_times_phase_and_baseline() {
+fn a_slow_step_is_one_span() {
     let events = slow_decode();
     let output = analysed(&events, Settings::default());
     let [span] = output.outliers()[..] else { panic!("one outlier: {:?}", output.outliers()) };
@@ -60,9 +60,9 @@ fn one_slow_step_is_one_span_with_its_times_phase_and_baseline() {
     assert_eq!(text(&span.attributes, "gen_ai.request.model"), "meta/llama");
 }
 
-/// Everything that a span says of any step, whatever else is known of it.
+/// Checks the attributes that the span of every outlier has.
 #[test]
-fn an_outlier_says_what_it_did_what_it_is_held_against_and_whose_it_is() {
+fn outlier_has_times_phase_and_baseline() {
     let output = analysed(&slow_decode(), Settings::default());
     let steps = found(&slow_decode());
     let slow = steps.iter().max_by_key(|s| s.duration_ns).unwrap();
@@ -99,7 +99,7 @@ fn an_outlier_says_what_it_did_what_it_is_held_against_and_whose_it_is() {
     assert_eq!(pid_of(Some(resource)), Some(100));
 }
 
-/// They are not memory, not errors, and no operations of their own: the folds have them.
+/// Recorded calls are neither memory nor errors nor operations of their own, because the folds count them.
 #[test]
 fn recorded_calls_are_children_of_their_outlier() {
     let (plain, output) = (
@@ -117,7 +117,7 @@ fn recorded_calls_are_children_of_their_outlier() {
     assert_eq!(plain.outliers().len(), output.outliers().len());
 }
 
-/// The slow decode, of which every wait comes with what its thread publishes.
+/// Analyzes the slow decode with a trace context on every wait.
 fn in_context(trace_flags: u8, relation: Relation) -> Output {
     let mut with = Vec::new();
     for event in slow_decode() {
@@ -131,7 +131,7 @@ fn in_context(trace_flags: u8, relation: Relation) -> Output {
     analysed(&with, Settings { relation, ..Settings::default() })
 }
 
-/// Of the outlier's span: its trace, its parent, the spans it is linked to.
+/// Returns trace id, parent and linked spans of the outlier's span.
 fn belongs(output: &Output) -> (Vec<u8>, Vec<u8>, Vec<Vec<u8>>) {
     let [span] = output.outliers()[..] else { panic!("one outlier: {:?}", output.outliers()) };
     let links = span.links.iter().map(|link| [&link.trace_id[..], &link.span_id].concat()).collect();
@@ -139,7 +139,7 @@ fn belongs(output: &Output) -> (Vec<u8>, Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn an_outlier_is_a_child_of_the_sampled_span_that_its_thread_published() {
+fn outlier_is_a_child_of_the_sampled_application_span() {
     let output = in_context(1, Relation::Auto);
     assert_eq!(belongs(&output), (vec![0x7a; 16], vec![0x51; 8], vec![]));
     let spans = output.spans();
@@ -149,7 +149,7 @@ fn an_outlier_is_a_child_of_the_sampled_span_that_its_thread_published() {
 }
 
 #[test]
-fn an_outlier_of_a_span_that_is_not_sampled_keeps_its_trace_and_links_to_it() {
+fn outlier_is_linked_to_an_unsampled_application_span() {
     let plain = belongs(&analysed(&slow_decode(), Settings::default()));
     let link = [[0x7a; 16].as_slice(), &[0x51; 8]].concat();
     for (flags, relation) in [(0, Relation::Auto), (1, Relation::Link)] {
@@ -160,7 +160,7 @@ fn an_outlier_of_a_span_that_is_not_sampled_keeps_its_trace_and_links_to_it() {
     assert_eq!(belongs(&in_context(0, Relation::Child)).1, vec![0x51; 8]);
 }
 
-/// The slow decode with a fill of 31 ms in it, recorded with this weight, after fills of 80 us.
+/// Analyzes the slow decode with a fill of 31 ms in it, recorded with this weight, after fills of 80 us.
 fn slow_fill(weight: u32, fills: u64) -> Output {
     let mut all = slow_decode();
     let slow = all.iter().enumerate().find_map(|(at, event)| match event {
@@ -189,10 +189,10 @@ fn slow_fill(weight: u32, fills: u64) -> Output {
 fn slow_call_has_the_usual_duration_of_its_function() {
     let output = slow_fill(1, 1_000);
     let (_, record) = output.logs("gpu.step.outlier")[0];
-    let sentence = "cudaMemsetAsync took 31.00 ms, usually 0.08 ms";
+    let expected = "cudaMemsetAsync took 31.00 ms, usually 0.08 ms";
     let body = show(record.body.as_ref());
-    assert!(body.ends_with(&format!("; {sentence}")), "{body}");
-    assert_eq!(text(&record.attributes, "gpu.step.calls"), sentence);
+    assert!(body.ends_with(&format!("; {expected}")), "{body}");
+    assert_eq!(text(&record.attributes, "gpu.step.calls"), expected);
     let spans = output.spans();
     let call = spans.iter().find(|(_, s)| s.name == "gpu.step.call").unwrap().1;
     let usual = number(&call.attributes, "gpu.call.baseline.median");
@@ -202,7 +202,7 @@ fn slow_call_has_the_usual_duration_of_its_function() {
 }
 
 #[test]
-fn nothing_is_usual_of_a_function_that_was_hardly_called_and_a_sampled_call_says_for_how_many_it_stands() {
+fn rarely_called_functions_have_no_usual_duration() {
     let output = slow_fill(100, 9);
     let (_, record) = output.logs("gpu.step.outlier")[0];
     assert_eq!(text(&record.attributes, "gpu.step.calls"), "cudaMemsetAsync took 31.00 ms");
@@ -212,9 +212,9 @@ fn nothing_is_usual_of_a_function_that_was_hardly_called_and_a_sampled_call_says
     assert!(call.attributes.iter().all(|a| a.key != "gpu.call.baseline.median"), "{:?}", call.attributes);
 }
 
-/// A sampler that never left its degraded state.
+/// Regression test: a sampler never left its degraded state.
 #[test]
-fn a_process_is_asked_for_in_detail_from_its_outlier_on_and_let_go_after_a_while() {
+fn detail_is_requested_for_a_time_after_an_outlier() {
     let mut program = Program::new(100);
     program.serve(200, 5 * MS);
     program.decode(40 * MS);
@@ -237,7 +237,7 @@ fn a_process_is_asked_for_in_detail_from_its_outlier_on_and_let_go_after_a_while
 }
 
 #[test]
-fn the_children_of_a_span_are_its_halves() {
+fn child_spans_are_the_two_halves() {
     let output = analysed(&slow_decode(), Settings::default());
     let spans = output.spans();
     let names: Vec<&str> = spans.iter().map(|(_, s)| s.name.as_str()).collect();
@@ -255,7 +255,7 @@ fn the_children_of_a_span_are_its_halves() {
 }
 
 #[test]
-fn span_record_and_exemplar_find_each_other() {
+fn span_log_and_exemplar_have_common_ids() {
     let output = analysed(&slow_decode(), Settings::default());
     let span = output.outliers()[0];
     let (_, log) = output.logs("gpu.step.outlier")[0];
@@ -294,7 +294,7 @@ fn exemplar_is_exported_once() {
 }
 
 #[test]
-fn histograms_count_the_steps_that_were() {
+fn histograms_count_all_steps() {
     let events = slow_decode();
     let output = analysed(&events, Settings::default());
     let steps = found(&events);
@@ -326,7 +326,7 @@ fn histograms_count_the_steps_that_were() {
 }
 
 #[test]
-fn baseline_and_host_share_are_those_of_the_last_step() {
+fn baseline_and_host_share_are_of_the_last_step() {
     let events = slow_decode();
     let output = analysed(&events, Settings::default());
     let steps = found(&events);
@@ -358,7 +358,7 @@ fn spans_are_limited_and_counters_are_not() {
 }
 
 #[test]
-fn every_outlier_has_a_trace_and_an_event_of_its_own() {
+fn each_outlier_has_its_own_trace_and_event() {
     let mut program = Program::new(100);
     program.serve(400, 5 * MS);
     for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! The registry as pages of documentation.
+//! Documentation pages of the registry.
 
 use super::model::{Attribute, Registry, Signal, line};
 

@@ -1,11 +1,11 @@
-//! The registry as read: Weaver's groups, checked, and sorted into signals.
+//! The parsed registry: Weaver's groups, validated, and sorted by signal.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
-/// Namespaces that are ours or that we share with OBI. A reference to anything else is a reference to upstream.
+/// Namespaces that are ours or shared with OBI. References to other namespaces are references to upstream.
 const OURS: [&str; 4] = ["cuda.", "gpu.", "nccl.", "warptap."];
 
 /// Prefixes of the names of the collector's own metrics, which follow the Collector's practice.
@@ -64,7 +64,7 @@ enum Kind {
     Enum { members: Vec<Member> },
 }
 
-/// A value of an attribute with a fixed set of them.
+/// A value of an enum attribute.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Member {
@@ -75,7 +75,7 @@ pub(super) struct Member {
     stability: String,
 }
 
-/// Whether an attribute is there: Weaver's word alone, or with a condition.
+/// The requirement level of an attribute: a word of Weaver, or a word with a condition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Level {
@@ -83,7 +83,7 @@ pub(super) enum Level {
     If(BTreeMap<String, String>),
 }
 
-/// An attribute that is defined here, or upstream.
+/// An attribute that is defined here or upstream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attribute {
     pub(super) kind: String,
@@ -93,7 +93,7 @@ pub(super) struct Attribute {
     pub(super) is_upstream: bool,
 }
 
-/// An attribute in use.
+/// An attribute of a signal.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) key: String,
@@ -106,13 +106,13 @@ pub(super) struct Use {
 pub(super) struct Signal {
     pub(super) name: String,
     pub(super) group: Group,
-    /// `counter`, `gauge`, `histogram`; the kind of a span; empty.
+    /// `counter`, `gauge` or `histogram`; the kind of a span; otherwise empty.
     pub(super) instrument: String,
     pub(super) unit: String,
     pub(super) attributes: Vec<Use>,
 }
 
-/// Everything, by name.
+/// The registry, sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     pub(super) attributes: BTreeMap<String, Attribute>,
@@ -125,7 +125,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Reads files, given as name and text.
+    /// Parses files, given as names and texts.
     pub(super) fn read(files: &[(String, String)]) -> anyhow::Result<Registry> {
         let mut registry = Registry::default();
         for (name, text) in files {
@@ -166,7 +166,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds rows for the upstream attributes that are referred to; refuses references to nothing.
+    /// Adds rows for referenced upstream attributes; a reference to an undefined one is an error.
     fn refer(&mut self) -> anyhow::Result<()> {
         let signals = [&self.metrics, &self.spans, &self.events, &self.resource];
         let uses = signals.into_iter().flat_map(|s| s.values()).flat_map(|s| &s.attributes);
@@ -230,7 +230,7 @@ impl Signal {
         Ok(signal)
     }
 
-    /// The description of a metric; own metrics name their stability in it, as the Collector's do.
+    /// Returns the description of a metric. That of an own metric includes its stability, as in the Collector.
     pub(super) fn description(&self) -> String {
         let brief = line(&self.group.brief);
         match self.group.stability.as_str() {
@@ -256,7 +256,7 @@ impl Signal {
 }
 
 impl Level {
-    /// Weaver's word.
+    /// Returns Weaver's word for the level.
     pub(super) fn word(&self) -> &str {
         match self {
             Level::Plain(word) => word,
@@ -264,7 +264,7 @@ impl Level {
         }
     }
 
-    /// The condition, or nothing.
+    /// Returns the condition, or an empty text.
     pub(super) fn condition(&self) -> &str {
         match self {
             Level::Plain(_) => "",
@@ -273,7 +273,7 @@ impl Level {
     }
 }
 
-/// A text in one line.
+/// Returns a text in one line.
 pub(super) fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

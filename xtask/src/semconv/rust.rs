@@ -1,4 +1,4 @@
-//! The registry as Rust: constants, enums of values, and tables.
+//! The registry as Rust code: constants, enums of values, and tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -100,10 +100,10 @@ fn metrics(out: &mut String, registry: &Registry) {
     add(out, "}");
 }
 
-/// The items of each signal, as metric names end, in the order of the pipelines' signals.
+/// The suffixes of metric names by items, in the order of the pipelines' signals.
 const ITEMS: [&str; 4] = ["_log_records", "_metric_points", "_spans", "_profile_samples"];
 
-/// Constants of the collector's own metrics; one array for the metrics that count the items of each signal.
+/// Adds constants of the collector's own metrics; metrics that count items are arrays by signal.
 fn own_metrics(out: &mut String, registry: &Registry) {
     add(out, "\n/// The collector's own metrics.\npub mod own_metric {\n    use super::*;\n");
     let at = |name: &str| registry.own_metrics.keys().position(|known| known == name);

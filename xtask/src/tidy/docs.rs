@@ -1,12 +1,12 @@
-//! Doc comments are read alone, in an IDE hover: one that begins by pointing at its neighbour says nothing there.
+//! Doc comments do not begin with a reference to the previous one, because they are read alone in an IDE.
 
 use super::Finding;
 use super::source::Source;
 
-/// Beginnings that lean on the item above.
+/// Beginnings that refer to the previous item.
 const REFUSED: &[&str] = &["The same", "Likewise", "Ditto"];
 
-/// Returns the doc comments that begin so.
+/// Returns the doc comments with these beginnings.
 pub fn findings(sources: &[Source]) -> anyhow::Result<Vec<Finding>> {
     Ok(sources.iter().filter(|source| source.is_rust()).flat_map(in_source).collect())
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_beginning_of_a_doc_comment_counts() {
+    fn only_beginnings_of_doc_comments_are_refused() {
         let text = "/// The same of an operation.\nfn a() {}\n/// Takes\n/// The same key.\n//! The same\n// The same";
         let source = Source { path: "a.rs".to_owned(), text: text.to_owned() };
         assert_eq!(in_source(&source).into_iter().map(|f| f.line).collect::<Vec<_>>(), [1]);

@@ -1,4 +1,4 @@
-//! The text files of the repository, as the rules see them.
+//! The text files of the repository that rules read.
 
 use std::process::Command;
 
@@ -6,15 +6,15 @@ use anyhow::{Context as _, ensure};
 
 use crate::root;
 
-/// Endings of the files that the rules read.
+/// The extensions of these files.
 const ENDINGS: &[&str] = &[".js", ".md", ".mjs", ".py", ".rs", ".script", ".sh", ".toml", ".yaml", ".yml"];
 
-/// One file and its text.
+/// A file and its text.
 #[derive(Debug)]
 pub struct Source {
-    /// The path below the root of the repository.
+    /// The path relative to the root of the repository.
     pub path: String,
-    /// The content.
+    /// The text of the file.
     pub text: String,
 }
 
@@ -24,12 +24,12 @@ impl Source {
         self.text.lines().zip(1..).map(|(line, number)| (number, line))
     }
 
-    /// Returns true for Rust files.
+    /// Returns whether the file is Rust code.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Returns true for files that hold tests or serve them alone.
+    /// Returns whether the file contains only tests or test support.
     pub fn is_test(&self) -> bool {
         let path = &self.path;
         path.starts_with("otel-conformance-tests/")
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Reads the files that git tracks, and new ones that it does not ignore.
+/// Reads all files that git tracks, and new ones that it does not ignore.
 pub fn all() -> anyhow::Result<Vec<Source>> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 use super::source::Source;
 
-/// A half, by the folders that it is made of.
+/// A half of the repository, as a list of folders.
 type Half = &'static [&'static str];
 
 const HALVES: &[Half] = &[&["ebpf-probes/", "receiver/", "semconv/"], &["pipelines/"]];
@@ -13,7 +13,7 @@ const HALVES: &[Half] = &[&["ebpf-probes/", "receiver/", "semconv/"], &["pipelin
 /// Names that several crates may give to a public type, since each crate has one and its path says which.
 const ALLOWED: &[&str] = &["Config", "Engine", "Finding", "Row", "Settings"];
 
-/// Returns each public type whose name another one of its half has.
+/// Returns each public type with the same name as another one of its half.
 pub fn findings(sources: &[Source]) -> anyhow::Result<Vec<Finding>> {
     Ok(HALVES.iter().flat_map(|half| in_half(sources, half)).collect())
 }
@@ -26,13 +26,13 @@ fn in_half(sources: &[Source], half: Half) -> Vec<Finding> {
             types.entry(name).or_default().push((&source.path, line));
         }
     }
-    // Two in one file are variants, such as one per architecture.
+    // Definitions in one file are alternatives, such as one per architecture.
     types.values_mut().for_each(|places| places.dedup_by_key(|(path, _)| *path));
     types.retain(|name, places| places.len() > 1 && !ALLOWED.contains(name));
     types.iter().flat_map(|(name, places)| twins(name, places)).collect()
 }
 
-/// A finding for each type of `name` but the first, which names the first.
+/// Returns a finding for each type of `name` except the first, to which it refers.
 fn twins(name: &str, places: &[(&str, usize)]) -> Vec<Finding> {
     let Some(((first, at), others)) = places.split_first() else { return Vec::new() };
     let message = format!("the public type {name:?} is also defined in {first}:{at}: give one another name");
@@ -40,7 +40,7 @@ fn twins(name: &str, places: &[(&str, usize)]) -> Vec<Finding> {
     others.iter().map(finding).map(|(path, line, message)| Finding { path, line, message }).collect()
 }
 
-/// The name of the public type that a line declares.
+/// Returns the name of the public type that a line declares.
 fn public_type(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("pub ")?;
     let rest = ["struct ", "enum ", "trait ", "type ", "union "].iter().find_map(|k| rest.strip_prefix(k))?;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn two_public_types_of_one_name_in_a_half_are_found() {
+    fn duplicate_public_types_of_a_half_are_found() {
         let sources = [
             source("receiver/a/src/lib.rs", "pub struct Call<T> {\n}\npub struct Settings;"),
             source("ebpf-probes/b/src/lib.rs", "pub struct Settings;\n    pub enum Call {"),

@@ -54,12 +54,12 @@ fn without_quotations(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words of a line in lower case; an identifier is as many words as it is made of.
+/// Returns the words of a line in lower case; an identifier is split into its words.
 fn words(line: &str) -> impl Iterator<Item = String> {
     line.split(|c: char| !c.is_ascii_alphabetic()).flat_map(humps)
 }
 
-/// Splits `CallArgs` before each capital that follows a small letter.
+/// Splits an identifier such as `CallArgs` before each capital that follows a lower-case letter.
 fn humps(run: &str) -> Vec<String> {
     let mut spaced = String::new();
     let mut previous_is_small = false;

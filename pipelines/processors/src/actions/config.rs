@@ -1,4 +1,4 @@
-//! An action as the user writes it, and all that can be wrong with it.
+//! The configuration of an action, and its checks.
 
 use config::{Node, Problems, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -33,7 +33,7 @@ config::section! {
     }
 }
 
-/// All actions, or what is wrong with them, at `list`'s place.
+/// Compiles all actions. Adds a problem for each wrong one, with its position in `list`.
 pub(crate) fn compile(list: &str, actions: &[ActionConfig], problems: &mut Problems<'_>) -> Vec<Action> {
     if actions.is_empty() {
         problems.add("", format!("missing required field {list:?}"));
@@ -53,7 +53,7 @@ fn place(list: &str, index: usize, field: &str) -> String {
     format!("{list}[{index}]{colons}{field}")
 }
 
-/// The field that is wrong, and why.
+/// The name of a wrong field, and the reason.
 type Wrong = (&'static str, String);
 
 impl ActionConfig {
@@ -61,7 +61,7 @@ impl ActionConfig {
         let name = self.action.to_lowercase();
         match name.as_str() {
             "insert" => self.set(When::Missing),
-            "update" => self.set(When::There),
+            "update" => self.set(When::Present),
             "upsert" => self.set(When::Always),
             "delete" => self.by_pattern(|key, pattern| Action::Delete { key, pattern }),
             "hash" => self.by_pattern(|key, pattern| Action::Hash { key, pattern }),
@@ -97,7 +97,7 @@ impl ActionConfig {
         Ok(Action::Set { key: self.key.clone(), source, when })
     }
 
-    /// A name without a prefix is that of a header.
+    /// A name without a prefix is the name of a header.
     fn context_source(&self) -> Result<Option<FromContext>, Wrong> {
         let name = self.from_context.as_str();
         Ok(match (name, name.strip_prefix("metadata."), name.strip_prefix("auth.")) {
@@ -174,7 +174,7 @@ impl ActionConfig {
 
 const EXPECTED: &str = "insert, update, upsert, delete, hash, extract or convert";
 
-/// A field that only some actions use, and whether it is set.
+/// The name of a field that only some actions use, and whether it is set.
 type Field = (&'static str, fn(&ActionConfig) -> bool);
 
 const VALUE: Field = ("value", |a| a.value.is_some());
@@ -183,7 +183,7 @@ const FROM_CONTEXT: Field = ("from_context", |a| !a.from_context.is_empty());
 const PATTERN: Field = ("pattern", |a| !a.pattern.is_empty());
 const CONVERTED_TYPE: Field = ("converted_type", |a| !a.converted_type.is_empty());
 
-/// A value of the configuration as that of an attribute.
+/// Converts a value of the configuration to an attribute value.
 pub(crate) fn any_value(node: &Node) -> Result<AnyValue, String> {
     let value = match &node.value {
         ConfigValue::Null => return Ok(AnyValue::default()),

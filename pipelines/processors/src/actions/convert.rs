@@ -1,4 +1,5 @@
-//! The `convert` action: a value as a text, a whole number or a double. What cannot be converted stays.
+//! The `convert` action, which converts a value to a string, an integer or a double. Values that cannot be
+//! converted are unchanged.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -7,9 +8,9 @@ use pdata::json::plain;
 /// The type to convert to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
-    /// Text.
+    /// A string.
     Text,
-    /// A whole number.
+    /// An integer.
     Int,
     /// A double.
     Double,

@@ -1,6 +1,6 @@
-//! What can be done to attributes: a list of actions, applied in order, as in the Collector.
+//! Actions on attributes, applied in order, as in the Collector.
 //!
-//! `config` is what the user writes and its checks; this file is what runs.
+//! `config` is their configuration; this module applies them.
 
 mod config;
 mod convert;
@@ -14,33 +14,33 @@ pub use self::config::ActionConfig;
 pub(crate) use config::{any_value, compile};
 use convert::Target;
 
-/// One action, checked.
+/// A validated action.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Sets `key`, of attributes that have it, do not have it, or either.
+    /// Sets `key`, if the condition `when` holds.
     Set { key: String, source: Source, when: When },
     /// Removes `key`, and every key that `pattern` matches.
     Delete { key: String, pattern: Option<Regex> },
-    /// Puts the SHA-256 in the place of the value of `key`, and of every key that `pattern` matches.
+    /// Replaces the value of `key`, and of every key that `pattern` matches, by its SHA-256.
     Hash { key: String, pattern: Option<Regex> },
-    /// Sets the keys that the groups of `pattern` are named, from the text of `key`.
+    /// Sets keys named by the groups of `pattern` to what they match in the text of `key`.
     Extract { key: String, pattern: Regex },
-    /// Gives the value of `key` another type.
+    /// Converts the value of `key` to another type.
     Convert { key: String, to: Target },
 }
 
 /// When a value is set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum When {
-    /// Where the key is missing: insert.
+    /// If the key is absent (insert).
     Missing,
-    /// Where the key is there: update.
-    There,
-    /// Always: upsert.
+    /// If the key is present (update).
+    Present,
+    /// Always (upsert).
     Always,
 }
 
-/// Where a value comes from: the first of these that has one.
+/// The source of a value. The first one that is present is used.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     value: Option<AnyValue>,
@@ -49,7 +49,7 @@ pub(crate) struct Source {
     default_value: Option<AnyValue>,
 }
 
-/// A part of what is known of the request that data came with.
+/// A property of the request that the data came with.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FromContext {
     /// An attribute of the authenticated sender.
@@ -59,7 +59,7 @@ pub(crate) enum FromContext {
 }
 
 impl FromContext {
-    /// Several values of a header become one text.
+    /// Returns the value; several values of a header are joined to one text.
     fn value(&self) -> Option<AnyValue> {
         let context = context::current();
         match self {
@@ -81,7 +81,7 @@ impl Source {
     }
 }
 
-/// Applies all actions, one after the other.
+/// Applies all actions in order.
 pub(crate) fn apply(actions: &[Action], attributes: &mut Vec<KeyValue>) {
     for action in actions {
         action.apply(attributes);
@@ -112,7 +112,7 @@ impl Action {
 
 fn set(attributes: &mut Vec<KeyValue>, key: &str, source: &Source, when: When) {
     let is_there = attributes.iter().any(|a| a.key == key);
-    if (when == When::Missing && is_there) || (when == When::There && !is_there) {
+    if (when == When::Missing && is_there) || (when == When::Present && !is_there) {
         return;
     }
     if let Some(value) = source.value(attributes) {
@@ -120,7 +120,7 @@ fn set(attributes: &mut Vec<KeyValue>, key: &str, source: &Source, when: When) {
     }
 }
 
-/// Puts a value in the place of the one that `key` has, or at the end.
+/// Sets the value of `key`, which is appended if absent.
 fn put(attributes: &mut Vec<KeyValue>, key: &str, value: AnyValue) {
     match attributes.iter_mut().find(|a| a.key == key) {
         Some(attribute) => attribute.value = Some(value),
@@ -130,8 +130,8 @@ fn put(attributes: &mut Vec<KeyValue>, key: &str, value: AnyValue) {
     }
 }
 
-/// Text in the place of a value: the SHA-256 in hex of its bytes, numbers as they lie in memory, little end
-/// first. Of lists, maps and bytes nothing is left, as in the Collector.
+/// Replaces a value by the hex SHA-256 of its bytes; numbers are hashed as little-endian bytes. Lists, maps and
+/// bytes become empty, as in the Collector.
 fn hash(attribute: &mut KeyValue) {
     use sha2::{Digest, Sha256};
     let sum = match attribute.value.as_ref().and_then(|v| v.value.as_ref()) {
@@ -148,7 +148,8 @@ fn text(text: String) -> AnyValue {
     AnyValue { value: Some(Value::StringValue(text)) }
 }
 
-/// Only text is looked into. A group that took no part in the match gives an empty text.
+/// Sets an attribute for each named group of `pattern`. Only strings are matched. A group without a match gives an
+/// empty string.
 fn extract(attributes: &mut Vec<KeyValue>, key: &str, pattern: &Regex) {
     let found = attributes.iter().find(|a| a.key == key).and_then(|a| a.value.as_ref());
     let Some(AnyValue { value: Some(Value::StringValue(from)) }) = found.cloned() else { return };

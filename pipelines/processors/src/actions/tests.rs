@@ -1,5 +1,5 @@
-//! What each action does, and what no action may look like. Attributes are written `key=value`, where a value
-//! is JSON; numbers with a point are doubles.
+//! The effect of each action, and the actions that are refused. Attributes are written `key=value`, with values in
+//! JSON; numbers with a decimal point are doubles.
 
 use component::auth::Identity;
 use component::context::{self, Context, Metadata};
@@ -9,7 +9,7 @@ use pdata::Signal;
 use crate::resource::FACTORY;
 use crate::testing::check as check_batch;
 
-/// Attributes in OTLP JSON.
+/// Returns attributes in OTLP JSON.
 fn attributes(pairs: &str) -> String {
     let pairs = pairs.split_whitespace().map(|pair| {
         let (key, value) = pair.split_once('=').unwrap();
@@ -26,7 +26,7 @@ fn attributes(pairs: &str) -> String {
     pairs.collect::<Vec<String>>().join(",")
 }
 
-/// Checks what one action makes of attributes.
+/// Checks the effect of one action on attributes.
 #[track_caller]
 fn check(action: &str, before: &str, after: &str) {
     let batch = |pairs: &str| {
@@ -37,7 +37,7 @@ fn check(action: &str, before: &str, after: &str) {
 }
 
 #[test]
-fn insert_sets_what_is_missing() {
+fn insert_sets_absent_keys() {
     let action = r#"{"key": "a", "value": 1, "action": "insert"}"#;
     check(action, "b=2", "b=2 a=1");
     check(action, "a=2", "a=2");
@@ -49,14 +49,14 @@ fn insert_sets_what_is_missing() {
 }
 
 #[test]
-fn update_sets_what_is_there() {
+fn update_sets_present_keys() {
     let action = r#"{"key": "a", "value": "x", "action": "update"}"#;
     check(action, "b=2", "b=2");
     check(action, "a=2 b=2", r#"a="x" b=2"#);
 }
 
 #[test]
-fn upsert_sets_in_any_case() {
+fn upsert_sets_any_key() {
     let action = r#"{"key": "a", "value": 1.5, "action": "Upsert"}"#;
     check(action, "b=2", "b=2 a=1.5");
     check(action, "a=2 b=2", "a=1.5 b=2");
@@ -64,13 +64,13 @@ fn upsert_sets_in_any_case() {
 }
 
 #[test]
-fn delete_removes_a_key_and_what_a_pattern_matches() {
+fn delete_removes_a_key_and_all_pattern_matches() {
     check(r#"{"key": "a", "action": "delete"}"#, "a=1 ab=2", "ab=2");
     check(r#"{"pattern": "^a", "action": "delete"}"#, "a=1 b=3 ab=2", "b=3");
     check(r#"{"key": "b", "pattern": "^a", "action": "delete"}"#, "a=1 b=3 ab=2 c=4", "c=4");
 }
 
-/// The sums were made by Python's hashlib, of numbers packed as eight bytes, little end first.
+/// The expected hashes were computed by Python's hashlib, of numbers packed as eight little-endian bytes.
 #[test]
 fn hash_is_the_sha256_of_the_bytes_in_hex() {
     let action = r#"{"key": "a", "action": "hash"}"#;
@@ -93,7 +93,7 @@ fn hash_is_the_sha256_of_the_bytes_in_hex() {
 }
 
 #[test]
-fn extract_sets_the_keys_that_groups_are_named() {
+fn extract_sets_the_keys_named_by_groups() {
     let action = r#"{"key": "url", "pattern": "^(?P<scheme>.*):\\/\\/(?P<host>[^/]*)(?P<path>/.*)?$", "action": "extract"}"#;
     check(action, r#"url="http://h/x" host=7"#, r#"url="http://h/x" host="h" scheme="http" path="/x""#);
     check(action, r#"url="http://h""#, r#"url="http://h" scheme="http" host="h" path="""#);
@@ -103,7 +103,7 @@ fn extract_sets_the_keys_that_groups_are_named() {
 }
 
 #[test]
-fn convert_changes_the_type_of_what_can_be_converted() {
+fn convert_changes_the_type_of_a_value() {
     for (to, before, after) in [
         ("int", r#""12""#, "12"),
         ("int", r#""1.5""#, r#""1.5""#),
@@ -126,7 +126,7 @@ fn convert_changes_the_type_of_what_can_be_converted() {
 }
 
 #[test]
-fn values_come_from_headers_and_from_who_sent_them() {
+fn values_come_from_headers_and_sender_attributes() {
     let mut metadata = Metadata::default();
     metadata.add("X-Tenant", "a");
     metadata.add("x-tenant", "b");
@@ -160,7 +160,7 @@ fn actions_are_applied_in_order() {
 }
 
 #[test]
-fn what_is_no_action_is_refused_with_its_place() {
+fn wrong_actions_are_refused_with_their_path() {
     for (action, want) in [
         (r#"{"key": "a", "action": "insert", "value": 1}"#, ""),
         (r#"{"key": "a", "action": "rename"}"#, "x::attributes[0]::action: unsupported action \"rename\""),

@@ -1,4 +1,4 @@
-//! Whose attributes are changed.
+//! Selection of the items to change.
 
 use component::testing::problems;
 use pdata::Signal;
@@ -24,7 +24,7 @@ const METRICS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
     {"name":"c.summary","summary":{"dataPoints":[{"attributes":[C]}]}},
     {"name":"none"}]}]}]}"#;
 
-/// Checks which of A, B and C in a batch are changed, by a selection.
+/// Checks which of A, B and C in a batch a selection changes.
 #[track_caller]
 fn check(signal: Signal, selection: &str, changed: &str) {
     let batch = [LOGS, METRICS, SPANS][signal as usize];
@@ -52,7 +52,7 @@ fn without_a_selection_everything_is_changed() {
 }
 
 #[test]
-fn spans_are_selected_by_what_they_are_and_what_they_belong_to() {
+fn spans_are_selected_by_their_properties() {
     for (selection, changed) in [
         (r#""match_type": "strict", "span_names": ["decode", "x"]"#, "AC"),
         (r#""match_type": "strict", "span_names": ["dec"]"#, ""),
@@ -93,7 +93,7 @@ fn log_records_are_selected_by_body_and_severity() {
 }
 
 #[test]
-fn metrics_are_selected_by_name_and_all_their_points_are_changed() {
+fn metrics_are_selected_by_name() {
     check(Signal::Metrics, r#""include": {"match_type": "regexp", "metric_names": ["^[ab]\\."]},"#, "AB");
     check(Signal::Metrics, r#""include": {"match_type": "strict", "metric_names": ["a.gauge"]},"#, "A");
     let both = r#""include": {"match_type": "regexp", "metric_names": ["^[ab]"]},
@@ -102,7 +102,7 @@ fn metrics_are_selected_by_name_and_all_their_points_are_changed() {
 }
 
 #[test]
-fn what_selects_nothing_or_nonsense_is_refused_with_its_place() {
+fn wrong_selections_are_refused_with_their_path() {
     let action = r#""actions": [{"key": "a", "action": "delete"}]"#;
     for (settings, want) in [
         (r#""include": {"match_type": "strict", "span_names": ["a"]}"#, vec![]),

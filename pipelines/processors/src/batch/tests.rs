@@ -1,4 +1,4 @@
-//! When what is held is handed on, and in what pieces. Time is tokio's paused clock.
+//! When batches are sent, and their sizes. Time is tokio's paused clock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Batch, BatchConfig, FACTORY};
 
-/// A batch of spans of these names.
+/// Returns a batch of spans with these names.
 fn spans(names: std::ops::Range<usize>) -> Data {
     let spans: Vec<String> = names.map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
     let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#, spans.join(","));
@@ -32,7 +32,7 @@ fn names(got: &[Data]) -> Vec<usize> {
     spans.map(|s| s.name.parse().unwrap()).collect()
 }
 
-/// Lets the batch task do what it can do now.
+/// Runs the batching task until it is idle.
 async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -48,7 +48,7 @@ const NONE: [usize; 0] = [];
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
-async fn items_are_held_until_the_size_is_reached() {
+async fn items_are_pending_until_the_batch_size() {
     let batch = Started::processor(&FACTORY, r#"{"send_batch_size": 10, "timeout": "1h"}"#);
     for start in [0, 4] {
         batch.send(spans(start..start + 4)).await.unwrap();
@@ -62,7 +62,7 @@ async fn items_are_held_until_the_size_is_reached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_are_held_until_time_is_up() {
+async fn items_are_pending_until_the_timeout() {
     let batch = Started::processor(&FACTORY, "{}");
     batch.send(spans(0..3)).await.unwrap();
     wait(199 * MS).await;
@@ -74,7 +74,7 @@ async fn items_are_held_until_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_begins_again_with_every_batch() {
+async fn the_timeout_restarts_with_every_batch() {
     let batch = Started::processor(&FACTORY, r#"{"send_batch_size": 2}"#);
     wait(150 * MS).await;
     batch.send(spans(0..2)).await.unwrap();
@@ -88,7 +88,7 @@ async fn the_time_begins_again_with_every_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_has_at_most_the_maximum() {
+async fn batches_are_split_at_the_maximum_size() {
     let settings = r#"{"send_batch_size": 4, "send_batch_max_size": 5}"#;
     let batch = Started::processor(&FACTORY, settings);
     batch.send(spans(0..17)).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_batch_has_at_most_the_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_without_a_timeout_or_without_a_size() {
+async fn nothing_is_pending_without_timeout_or_size() {
     for settings in [r#"{"timeout": 0}"#, r#"{"send_batch_size": 0}"#] {
         let batch = Started::processor(&FACTORY, settings);
         batch.send(spans(0..1)).await.unwrap();
@@ -116,7 +116,7 @@ async fn nothing_is_held_without_a_timeout_or_without_a_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_hands_on_all_that_is_held_and_takes_no_more() {
+async fn stop_sends_pending_items_and_refuses_new_ones() {
     let batch = Started::processor(
         &FACTORY,
         r#"{"send_batch_size": 100, "send_batch_max_size": 100, "timeout": "1h"}"#,
@@ -131,7 +131,7 @@ async fn stopping_hands_on_all_that_is_held_and_takes_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_is_refused_is_dropped_and_counted() {
+async fn refused_batches_are_dropped_and_counted() {
     let config = BatchConfig { send_batch_size: 2, ..BatchConfig::default() };
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
     let metrics = Metrics::default();
@@ -150,16 +150,16 @@ async fn a_batch_that_is_refused_is_dropped_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_empty_is_not_handed_on() {
+async fn empty_batches_are_not_sent() {
     let batch = Started::processor(&FACTORY, r#"{"timeout": 0}"#);
     batch.send(spans(0..0)).await.unwrap();
     settle().await;
     assert_eq!(sizes(&batch.sink.take()), NONE);
 }
 
-/// A consumer that never returns fills the pending batches; further senders wait.
+/// Pending batches of a blocked consumer fill the channel, so that further senders wait.
 #[tokio::test(start_paused = true)]
-async fn a_slow_exporter_is_felt_upstream() {
+async fn a_slow_exporter_slows_its_senders() {
     let config = BatchConfig { send_batch_size: 1, ..BatchConfig::default() };
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
     let batch = Started::before_sink(|sink, stop| Box::new(processor).start(sink, &Host::detached(), stop));
@@ -173,7 +173,7 @@ async fn a_slow_exporter_is_felt_upstream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_with_other_metadata_is_held_apart_and_handed_on_with_it() {
+async fn batches_are_separated_by_metadata() {
     let settings = r#"{"metadata_keys": ["Tenant"], "metadata_cardinality_limit": 3}"#;
     let Started { input, sink, running, stop } = Started::processor(&FACTORY, settings);
     let send = async |tenants: &[&str], count: usize| {
@@ -202,7 +202,7 @@ async fn what_came_with_other_metadata_is_held_apart_and_handed_on_with_it() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn wrong_settings_are_refused() {
     for (json, want) in [
         ("{}", ""),
         ("null", ""),

@@ -1,4 +1,4 @@
-//! What two points of a series differ by: numbers, histograms, and exponential histograms of any scale.
+//! The difference of two points of a series: numbers, histograms, and exponential histograms of any scale.
 
 use std::mem::take;
 
@@ -11,27 +11,27 @@ use opentelemetry_proto::tonic::metrics::v1::{
 
 use super::series::Point;
 
-/// Why a point is dropped.
+/// The reason why a point is dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Why {
-    /// It is less than the one before.
+pub(super) enum DropReason {
+    /// The value is less than the previous one.
     Reset,
-    /// It is the first of its series.
+    /// The first point of its series.
     Initial,
-    /// Its buckets are others than those of the one before.
+    /// The bucket bounds differ from those of the previous point.
     BucketMismatch,
-    /// There are too many series to remember one more.
+    /// The limit of series is reached.
     Full,
 }
 
-impl Why {
-    /// The attribute `reason` of the counts.
+impl DropReason {
+    /// Returns the value of the attribute `reason` of the counters.
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Why::Reset => "reset",
-            Why::Initial => "initial",
-            Why::BucketMismatch => "bucket_mismatch",
-            Why::Full => "series_limit",
+            DropReason::Reset => "reset",
+            DropReason::Initial => "initial",
+            DropReason::BucketMismatch => "bucket_mismatch",
+            DropReason::Full => "series_limit",
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) enum Last {
 }
 
 impl Last {
-    /// The kind of value, which is part of what a series is.
+    /// Returns the kind of value, which is a part of the series' identity.
     pub(super) fn kind(&self) -> u8 {
         match self {
             Last::Int(_) => 0,
@@ -102,21 +102,21 @@ impl Point for NumberDataPoint {
         }
     }
 
-    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
+    fn subtract(&mut self, last: &Last) -> Result<(), DropReason> {
         let difference = match (self.value, last) {
             (Some(NumberValue::AsInt(n)), Last::Int(last)) if n >= *last => {
-                NumberValue::AsInt(n.checked_sub(*last).ok_or(Why::Reset)?)
+                NumberValue::AsInt(n.checked_sub(*last).ok_or(DropReason::Reset)?)
             }
             (Some(NumberValue::AsDouble(v)), Last::Double(last)) if v >= *last => {
                 NumberValue::AsDouble(v - last)
             }
-            _ => return Err(Why::Reset),
+            _ => return Err(DropReason::Reset),
         };
         self.value = Some(difference);
         Ok(())
     }
 
-    fn forget_extremes(&mut self) {}
+    fn remove_extremes(&mut self) {}
 }
 
 impl Point for HistogramDataPoint {
@@ -143,10 +143,10 @@ impl Point for HistogramDataPoint {
         }))
     }
 
-    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
-        let Last::Histogram(last) = last else { return Err(Why::BucketMismatch) };
+    fn subtract(&mut self, last: &Last) -> Result<(), DropReason> {
+        let Last::Histogram(last) = last else { return Err(DropReason::BucketMismatch) };
         if self.explicit_bounds != last.bounds || self.bucket_counts.len() != last.counts.len() {
-            return Err(Why::BucketMismatch);
+            return Err(DropReason::BucketMismatch);
         }
         self.count = less(self.count, last.count)?;
         for (count, last) in self.bucket_counts.iter_mut().zip(&last.counts) {
@@ -156,16 +156,16 @@ impl Point for HistogramDataPoint {
         Ok(())
     }
 
-    fn forget_extremes(&mut self) {
+    fn remove_extremes(&mut self) {
         (self.min, self.max) = (None, None);
     }
 }
 
-fn less(count: u64, last: u64) -> Result<u64, Why> {
-    count.checked_sub(last).ok_or(Why::Reset)
+fn less(count: u64, last: u64) -> Result<u64, DropReason> {
+    count.checked_sub(last).ok_or(DropReason::Reset)
 }
 
-/// A sum that is not known, or was not, has no difference to tell.
+/// Returns the difference of two sums; `None` if either is unknown.
 fn sum_difference(sum: Option<f64>, last: Option<f64>) -> Option<f64> {
     Some(sum? - last?).filter(|difference| !difference.is_nan())
 }
@@ -197,13 +197,13 @@ impl Point for ExponentialHistogramDataPoint {
         })))
     }
 
-    /// A histogram that goes on counting may become coarser, and its zero bucket wider: the last point is
-    /// brought to the same before they are compared.
-    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
-        let Last::Exponential(last) = last else { return Err(Why::BucketMismatch) };
+    /// Subtracts the previous point. A histogram may become coarser, and its zero bucket wider, without a restart;
+    /// the previous point is converted to the same resolution first.
+    fn subtract(&mut self, last: &Last) -> Result<(), DropReason> {
+        let Last::Exponential(last) = last else { return Err(DropReason::BucketMismatch) };
         let mut last = Exponential::clone(last);
         if self.scale > last.scale || self.zero_threshold < last.zero_threshold {
-            return Err(Why::Reset);
+            return Err(DropReason::Reset);
         }
         last.widen_zero(self.zero_threshold);
         last.coarsen(self.scale);
@@ -217,18 +217,18 @@ impl Point for ExponentialHistogramDataPoint {
         Ok(())
     }
 
-    fn forget_extremes(&mut self) {
+    fn remove_extremes(&mut self) {
         (self.min, self.max) = (None, None);
     }
 }
 
 impl Exponential {
-    /// Counts what lies within the zero bucket of a wider threshold as zero.
+    /// Moves buckets within a wider zero threshold to the zero bucket.
     fn widen_zero(&mut self, threshold: f64) {
         if threshold <= self.zero_threshold {
             return;
         }
-        // Bucket i holds what is above base^i; base is 2^(2^-scale).
+        // Bucket i counts values above base^i; base is 2^(2^-scale).
         let above = threshold.log2() * f64::from(self.scale).exp2();
         #[expect(clippy::cast_possible_truncation, reason = "to the nearest that fits")]
         let first_kept = above.ceil() as i32;
@@ -240,7 +240,7 @@ impl Exponential {
         }
     }
 
-    /// Puts buckets together until the scale is this one.
+    /// Merges buckets until the scale is `scale`.
     fn coarsen(&mut self, scale: i32) {
         let by = u32::try_from(i64::from(self.scale) - i64::from(scale)).unwrap_or(0).min(31);
         if by == 0 {
@@ -261,19 +261,19 @@ impl Exponential {
     }
 }
 
-/// Every bucket's index and count.
+/// Returns the index and the count of every bucket.
 fn indexed(buckets: &Buckets) -> impl Iterator<Item = (i64, u64)> {
     (i64::from(buckets.offset)..).zip(buckets.bucket_counts.iter().copied())
 }
 
-/// The buckets that grew, and by how much; from the first to the last of them.
-fn buckets_difference(now: &Buckets, last: &Buckets) -> Result<Buckets, Why> {
+/// Returns the increase of each bucket, from the first to the last that increased.
+fn buckets_difference(now: &Buckets, last: &Buckets) -> Result<Buckets, DropReason> {
     let at = |buckets: &Buckets, index: i64| -> u64 {
         let place = usize::try_from(index - i64::from(buckets.offset)).ok();
         place.and_then(|place| buckets.bucket_counts.get(place).copied()).unwrap_or(0)
     };
     if indexed(last).any(|(index, count)| at(now, index) < count) {
-        return Err(Why::Reset);
+        return Err(DropReason::Reset);
     }
     let mut grown: Vec<(i64, u64)> =
         indexed(now).map(|(index, count)| (index, count - at(last, index))).collect();

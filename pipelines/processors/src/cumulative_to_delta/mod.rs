@@ -1,9 +1,9 @@
-//! `cumulative_to_delta`: what counted since a start becomes what counted since the point before.
+//! `cumulative_to_delta`: converts cumulative values to the differences between successive points.
 //!
-//! Monotonic sums, histograms and exponential histograms are converted; everything else passes. `series`
-//! remembers the last point of every series, `difference` says what two points differ by. A reset (a value
-//! that fell) drops the point, which is where the next difference begins. Of the first point of a series
-//! `initial_value` says what becomes. Minimum and maximum go: they are of the whole time and nothing else.
+//! Monotonic sums, histograms and exponential histograms are converted; other metrics are unchanged. `series`
+//! stores the last point of every series, and `difference` subtracts points. A point that is less than the previous
+//! one is dropped as a reset, and the next difference is taken from it. `initial_value` determines the treatment of
+//! the first point of a series. Minimum and maximum are removed, because they are of the whole time.
 
 mod difference;
 mod series;
@@ -69,10 +69,10 @@ config::choice! {
     /// The key `initial_value`.
     #[derive(Default)]
     pub enum InitialValue {
-        /// Handed on where it began to count after this processor did.
+        /// Sent if its series started after this processor did.
         #[default]
         Auto = "auto",
-        /// Handed on.
+        /// Sent.
         Keep = "keep",
         /// Dropped.
         Drop = "drop",

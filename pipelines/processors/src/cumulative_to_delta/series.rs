@@ -1,8 +1,8 @@
-//! The last point of every series, and what becomes of the next one.
+//! The last point of every series.
 //!
-//! A series is what has the same resource, scope, metric, attributes and start: a source that says that it
-//! restarted is another series. At most [`SERIES_MAX`] are remembered; points of further ones are dropped and
-//! counted, until the sweep has made room.
+//! A series has one resource, scope, metric, attribute set and start time, so a source that reports a restart
+//! begins a new series. At most [`SERIES_MAX`] series are stored; points of further ones are dropped and counted
+//! until stale ones are evicted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use semconv::own_metric;
 use tokio::time::Instant;
 
 use super::InitialValue;
-use super::difference::{Last, Why};
+use super::difference::{DropReason, Last};
 use crate::identity::Identity;
 use crate::telemetry;
 
-/// Series that are remembered at most.
+/// The maximum number of stored series.
 const SERIES_MAX: usize = 1_000_000;
 
-/// A point that has a difference to the one before it.
+/// A point that can be converted to a difference.
 pub(super) trait Point {
-    /// The attribute `metric_type` of the counts.
+    /// The value of the attribute `metric_type` of the counters.
     const KIND: &'static str;
 
     fn attributes(&self) -> &[Attribute];
-    /// The times of its start and of itself, in nanoseconds since 1970.
+    /// Returns its start time, which can be changed, and its time, in ns since 1970.
     fn times(&mut self) -> (&mut u64, u64);
     fn has_no_value(&self) -> bool;
-    /// Returns the state to store; none if the point cannot be part of a difference and is left unchanged.
+    /// Returns the state to store; `None` if the point cannot be converted and is left unchanged.
     fn value(&self) -> Option<Last>;
-    /// Becomes what it is more than `last`.
-    fn subtract(&mut self, last: &Last) -> Result<(), Why>;
-    /// Loses what is known of the whole time only.
-    fn forget_extremes(&mut self);
+    /// Subtracts the previous point.
+    fn subtract(&mut self, last: &Last) -> Result<(), DropReason>;
+    /// Removes minimum and maximum, which are known of the whole time only.
+    fn remove_extremes(&mut self);
 }
 
-struct Remembered {
+struct Stored {
     time_unix_nano: u64,
     seen: Instant,
     value: Last,
@@ -47,7 +47,7 @@ struct Remembered {
 
 /// All series of a processor.
 pub(super) struct Series {
-    last: HashMap<u128, Remembered>,
+    last: HashMap<u128, Stored>,
     initial: InitialValue,
     begin_unix_nano: u64,
     counts: Counts,
@@ -59,15 +59,15 @@ impl Series {
         Series { last: HashMap::new(), initial, begin_unix_nano, counts, is_full: false }
     }
 
-    /// Forgets series that brought no point for so long.
+    /// Evicts series without a point for longer than `age`.
     pub(super) fn evict_older_than(&mut self, age: Duration) {
         let now = Instant::now();
-        self.last.retain(|_, remembered| now.duration_since(remembered.seen) < age);
+        self.last.retain(|_, stored| now.duration_since(stored.seen) < age);
         self.last.shrink_to(self.last.len() * 2);
         self.is_full = false;
     }
 
-    /// Makes a point a difference; false where it is to be dropped.
+    /// Converts a point to a difference; returns false if it is to be dropped.
     pub(super) fn convert<P: Point>(&mut self, metric: &Identity, point: &mut P) -> bool {
         if point.has_no_value() {
             return false;
@@ -78,25 +78,30 @@ impl Series {
         outcome.is_ok()
     }
 
-    fn difference<P: Point>(&mut self, metric: &Identity, point: &mut P, value: Last) -> Result<(), Why> {
+    fn difference<P: Point>(
+        &mut self,
+        metric: &Identity,
+        point: &mut P,
+        value: Last,
+    ) -> Result<(), DropReason> {
         let (start, time) = point.times();
         let (start, series) = (*start, (*start, value.kind()));
         let id = metric.clone().with(series).with_attributes(point.attributes()).number();
-        let remembered = Remembered { time_unix_nano: time, seen: Instant::now(), value };
+        let stored = Stored { time_unix_nano: time, seen: Instant::now(), value };
         let Some(last) = self.last.get_mut(&id) else {
-            return self.first(id, remembered, start).map(|()| point.forget_extremes());
+            return self.first(id, stored, start).map(|()| point.remove_extremes());
         };
-        // Whatever came before, the next difference is to this point.
-        let last = std::mem::replace(last, remembered);
+        // The next difference is taken from this point in any case.
+        let last = std::mem::replace(last, stored);
         point.subtract(&last.value)?;
         *point.times().0 = last.time_unix_nano;
-        point.forget_extremes();
+        point.remove_extremes();
         Ok(())
     }
 
-    /// Whether the first point of a series is handed on, as it is.
-    fn first(&mut self, id: u128, remembered: Remembered, start: u64) -> Result<(), Why> {
-        let time = remembered.time_unix_nano;
+    /// Returns whether the first point of a series is sent unchanged.
+    fn first(&mut self, id: u128, stored: Stored, start: u64) -> Result<(), DropReason> {
+        let time = stored.time_unix_nano;
         if self.last.len() >= SERIES_MAX {
             if !std::mem::replace(&mut self.is_full, true) {
                 tracing::warn!(
@@ -104,19 +109,19 @@ impl Series {
                     "too many series to remember, dropping points of new ones"
                 );
             }
-            return Err(Why::Full);
+            return Err(DropReason::Full);
         }
-        self.last.insert(id, remembered);
+        self.last.insert(id, stored);
         let is_ours = start >= self.begin_unix_nano && start != time;
         match self.initial {
             InitialValue::Keep => Ok(()),
             InitialValue::Auto if is_ours => Ok(()),
-            InitialValue::Auto | InitialValue::Drop => Err(Why::Initial),
+            InitialValue::Auto | InitialValue::Drop => Err(DropReason::Initial),
         }
     }
 }
 
-/// Points that were converted, and that were dropped.
+/// The counters of converted and dropped points.
 pub(super) struct Counts {
     converted: Counter<u64>,
     dropped: Counter<u64>,
@@ -132,7 +137,7 @@ impl Counts {
         }
     }
 
-    fn add(&self, kind: &'static str, dropped: Option<Why>) {
+    fn add(&self, kind: &'static str, dropped: Option<DropReason>) {
         let kind = KeyValue::new("metric_type", kind);
         match dropped {
             None => self.converted.add(1, &[self.processor.clone(), kind]),

@@ -1,4 +1,4 @@
-//! What becomes of the points of a series, one after the other.
+//! Conversion of successive points of a series.
 
 use component::testing::{Started, check_problem};
 use config::GoDuration;
@@ -6,7 +6,7 @@ use pdata::Signal;
 
 use super::FACTORY;
 
-/// A processor, and the points that it lets through.
+/// A processor, and access to its output.
 struct Pipe(Started);
 
 impl Pipe {
@@ -14,7 +14,7 @@ impl Pipe {
         Pipe(Started::processor(&FACTORY, settings))
     }
 
-    /// Sends one metric; returns what became of it, without its name; none where it was dropped.
+    /// Sends one metric; returns its output without the name, or `None` if it was dropped.
     async fn send(&self, name: &str, metric: &str) -> Option<serde_json::Value> {
         let batch = format!(
             r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"host"}}]}},"scopeMetrics":[{{"metrics":[{{"name":"{name}",{metric}}}]}}]}}]}}"#
@@ -40,11 +40,11 @@ impl Pipe {
     }
 }
 
-/// A time after any of these tests began.
+/// A time after the start of any test.
 const LATER: u64 = 9_000_000_000_000_000_000;
 
 #[tokio::test]
-async fn a_sum_becomes_what_was_added_since_the_point_before() {
+async fn a_sum_becomes_its_increase() {
     let pipe = Pipe::new(r#"{"initial_value": "keep"}"#);
     assert_eq!(pipe.sum(5, 10, r#""asInt":"7""#).await, Some((5, 10, "7".into())), "the first one as it is");
     assert_eq!(pipe.sum(5, 20, r#""asInt":"9""#).await, Some((10, 20, "2".into())));
@@ -64,7 +64,7 @@ async fn a_sum_becomes_what_was_added_since_the_point_before() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_the_first_point_is_configured() {
+async fn treatment_of_the_first_point_is_configurable() {
     for (initial, start, time, is_kept) in [
         ("keep", 0, 10, true),
         ("drop", LATER, LATER + 1, false),
@@ -88,7 +88,7 @@ fn histogram(time: u64, count: u64, counts: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_histogram_becomes_the_difference_of_its_buckets_without_minimum_and_maximum() {
+async fn a_histogram_becomes_its_increase_without_extremes() {
     let pipe = Pipe::new(r#"{"initial_value": "keep"}"#);
     let send = async |time, count, counts: &str, more: &str| {
         let made = pipe.send("h", &histogram(time, count, counts, more)).await?;
@@ -110,7 +110,7 @@ async fn a_histogram_becomes_the_difference_of_its_buckets_without_minimum_and_m
     assert_eq!(send(60, 13, r#"["4","9"]"#, other).await, Some(("1".into(), list(["0", "1"]), 0.0.into())));
 }
 
-/// An exponential histogram of one sign; `scale zero threshold offset counts…`.
+/// Returns an exponential histogram of one sign, from the text `scale zero threshold offset counts…`.
 fn exponential(time: u64, text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let [scale, zero, threshold, offset, counts @ ..] = &words[..] else { panic!("{text}") };
@@ -122,7 +122,7 @@ fn exponential(time: u64, text: &str) -> String {
     )
 }
 
-/// Checks what a histogram is more than the one before it; none where it is dropped.
+/// Checks the difference of two histograms; `None` if the point is dropped.
 async fn check_exponential(last: &str, now: &str, want: Option<&str>) {
     let pipe = Pipe::new(r#"{"initial_value": "drop"}"#);
     assert!(pipe.send("e", &exponential(10, last)).await.is_none());
@@ -142,17 +142,17 @@ async fn check_exponential(last: &str, now: &str, want: Option<&str>) {
 }
 
 #[tokio::test]
-async fn an_exponential_histogram_becomes_the_difference_whatever_its_scale_was() {
+async fn exponential_histograms_of_different_scales_are_subtracted() {
     for (last, now, want) in [
         ("0 1 0.0 0 1 2", "0 3 0.0 0 1 5", Some("0 2 0 1 3")),
         ("0 0 0.0 2 1", "0 0 0.0 0 4 0 1", Some("0 0 0 0 4")),
         ("0 0 0.0 0 1 1", "0 0 0.0 0 1 1", Some("0 0 0 0")),
-        // Coarser by one: buckets 0 and 1 become 0, 2 and 3 become 1; those below zero go the same way.
+        // Coarser by one: buckets 0 and 1 become 0, 2 and 3 become 1; negative ones likewise.
         ("1 0 0.0 0 1 1 1 1", "0 0 0.0 0 2 3", Some("0 0 0 1 1")),
         ("2 0 0.0 -3 1 1 1", "0 0 0.0 -1 4", Some("0 0 0 -1 1")),
-        // A zero bucket up to 2 takes in bucket 0, which ends there, and nothing of bucket 1.
+        // A zero bucket up to 2 includes bucket 0, which ends there, but not bucket 1.
         ("0 1 0.0 0 2 3", "0 3 2.0 1 4", Some("0 0 2.0 1 1")),
-        // A series that fell, or whose buckets became finer or narrower, has restarted.
+        // A series that decreased, or with finer or narrower buckets, has restarted.
         ("0 0 0.0 0 2", "0 0 0.0 0 1 5", None),
         ("0 0 0.0 0 2 1", "0 0 0.0 0 5", None),
         ("0 0 0.0 0 1", "1 0 0.0 0 2", None),
@@ -164,7 +164,7 @@ async fn an_exponential_histogram_becomes_the_difference_whatever_its_scale_was(
 }
 
 #[tokio::test]
-async fn what_is_not_meant_passes() {
+async fn unselected_metrics_are_unchanged() {
     let point = r#""dataPoints":[{"timeUnixNano":"1","asInt":"1"}]"#;
     let sum = format!(r#""sum":{{"isMonotonic":true,"aggregationTemporality":2,{point}}}"#);
     let temporality = async |settings: &str, metric: &str| {
@@ -197,7 +197,7 @@ async fn what_is_not_meant_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_is_forgotten_once_it_is_stale() {
+async fn a_stale_series_is_evicted() {
     let pipe = Pipe::new(r#"{"initial_value": "keep", "max_staleness": "10s"}"#);
     let second = GoDuration::from_secs(1);
     pipe.sum(5, 10, r#""asInt":"7""#).await;
@@ -208,7 +208,7 @@ async fn a_series_is_forgotten_once_it_is_stale() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn wrong_settings_are_refused() {
     for (json, want) in [
         (r#"{"max_staleness": "24h", "initial_value": "auto"}"#, ""),
         (r#"{"include": {"metrics": ["a"]}}"#, "x::include::match_type: match_type must be set"),

@@ -31,7 +31,7 @@ keys: [host.name]
 };
 
 config::section! {
-    /// What the user writes.
+    /// The section of the processor.
     #[derive(Clone, Debug, PartialEq)]
     pub struct GroupByAttrsConfig {
         /// Attributes that move from items to resources. Empty only merges equal resources.

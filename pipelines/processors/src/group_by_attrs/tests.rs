@@ -1,4 +1,4 @@
-//! What is put under which resource.
+//! Regrouping of items by resource.
 
 use pdata::Signal;
 
@@ -16,7 +16,7 @@ fn attributes(pairs: &str) -> String {
 }
 
 #[test]
-fn attributes_move_to_the_resource_and_items_with_the_same_come_together() {
+fn attributes_move_to_resources_and_equal_resources_merge() {
     let record = |n: u32, pairs| format!(r#"{{"severityNumber":{n},"attributes":{}}}"#, attributes(pairs));
     let resource = |pairs| format!(r#""resource":{{"attributes":{}}}"#, attributes(pairs));
     let before = format!(
@@ -43,7 +43,7 @@ fn attributes_move_to_the_resource_and_items_with_the_same_come_together() {
 }
 
 #[test]
-fn without_keys_equal_resources_scopes_and_metrics_become_one() {
+fn without_keys_equal_groups_are_merged() {
     let metric = |name: &str, unit: &str, n: u32| {
         format!(
             r#"{{"name":"{name}","unit":"{unit}","sum":{{"isMonotonic":true,"aggregationTemporality":2,"dataPoints":[{{"timeUnixNano":"{n}"}}]}}}}"#

@@ -1,18 +1,18 @@
-//! How much memory the process uses, and how much it may use, as the kernel tells it by files.
+//! The memory in use and the memory available to the process, from files of the kernel.
 //!
-//! Used is what is resident: `VmRSS`, the number that the kernel kills by. Available is the least of the
-//! machine's memory and the limits of the process's control group and its ancestors, of version 2 or 1. Every
-//! function takes the folder that stands for `/`, so that tests bring their own machine.
+//! Used memory is the resident set, `VmRSS`, on which the kernel's OOM killer acts. Available memory is the minimum
+//! of the machine's memory and the limits of the process's control group and its ancestors, of version 2 or 1.
+//! Functions take the root folder as an argument, so that tests can supply their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The bytes that the process holds in memory; none where the kernel does not say.
+/// Returns the resident memory in bytes; `None` if the kernel does not report it.
 pub(super) fn used_bytes(root: &Path) -> Option<u64> {
     field_bytes(&read(root, "proc/self/status")?, "VmRSS:")
 }
 
-/// The bytes that the process may hold, before the kernel kills it.
+/// Returns the available memory in bytes.
 pub(super) fn total_bytes(root: &Path) -> u64 {
     let machine = read(root, "proc/meminfo").and_then(|text| field_bytes(&text, "MemTotal:"));
     cgroup_limits(root).chain(machine).min().unwrap_or(u64::MAX)
@@ -22,14 +22,14 @@ fn read(root: &Path, file: &str) -> Option<String> {
     fs::read_to_string(root.join(file)).ok()
 }
 
-/// The value of a line such as `VmRSS:     123 kB`.
+/// Returns the value of a line such as `VmRSS:     123 kB`.
 fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The limits that the control groups of the process set, of all versions and ancestors.
+/// Returns the memory limits of the process's control groups, of all versions and ancestors.
 fn cgroup_limits(root: &Path) -> impl Iterator<Item = u64> {
     let mounts = read(root, "proc/self/mountinfo").unwrap_or_default();
     let groups = read(root, "proc/self/cgroup").unwrap_or_default();
@@ -41,7 +41,7 @@ fn cgroup_limits(root: &Path) -> impl Iterator<Item = u64> {
     files.into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
 }
 
-/// The files that limit `group` and its ancestors, as far up as the mount shows them.
+/// Returns the limit files of `group` and of its ancestors, up to the root of the mount.
 fn limit_files(root: &Path, mount: &Mount<'_>, group: &str) -> Vec<PathBuf> {
     let top = root.join(mount.point.trim_start_matches('/'));
     let below = Path::new(group).strip_prefix(mount.root).unwrap_or(Path::new(""));
@@ -54,7 +54,7 @@ fn limit_files(root: &Path, mount: &Mount<'_>, group: &str) -> Vec<PathBuf> {
     folders.iter().map(|folder| folder.join(mount.version.file())).collect()
 }
 
-/// The version of a hierarchy of control groups that limits memory.
+/// The version of a control group hierarchy that limits memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Version {
     One,
@@ -69,7 +69,7 @@ impl Version {
         }
     }
 
-    /// The group that a line of `/proc/self/cgroup` names, where it is of this hierarchy.
+    /// Returns the group in a line of `/proc/self/cgroup`, if it is of this hierarchy.
     fn group(self, line: &str) -> Option<&str> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, group) = (parts.next()?, parts.next()?);
@@ -81,7 +81,7 @@ impl Version {
     }
 }
 
-/// A mounted hierarchy that limits memory.
+/// A mounted control group hierarchy with memory limits.
 struct Mount<'a> {
     version: Version,
     root: &'a str,
@@ -89,7 +89,7 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Reads a line such as `31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw`.
+    /// Parses a line such as `31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw`.
     fn parse(line: &'a str) -> Option<Self> {
         let (place, kind) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -110,7 +110,7 @@ mod tests {
 
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 5 kB\n");
 
-    /// Checks what a machine with these files has to give.
+    /// Checks the available memory of a machine with these files.
     #[track_caller]
     fn check(files: &[(&str, &str)], total: u64) {
         let root = tempfile::tempdir().unwrap();
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn without_control_groups_it_is_the_memory_of_the_machine() {
+    fn memory_of_the_machine_is_the_limit_without_control_groups() {
         check(&[MEMINFO], 1_024_000);
         check(&[], u64::MAX);
     }
 
     #[test]
-    fn a_group_of_version_2_and_its_ancestors_limit_it() {
+    fn control_groups_of_version_2_and_ancestors_are_limits() {
         let mount = (
             "proc/self/mountinfo",
             "31 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_version_1_limits_it() {
+    fn control_groups_of_version_1_are_limits() {
         let mount = (
             "proc/self/mountinfo",
             "30 23 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_some_of_what_there_is() {
+    fn memory_of_this_process_is_measured() {
         let root = Path::new("/");
         if !root.join("proc/self/status").exists() {
             return eprintln!("skipped: no /proc here");

@@ -1,13 +1,11 @@
 //! `memory_limiter`: refuses data while the process uses too much memory.
 //!
-//! The one idea: a task looks at the memory in use at every `check_interval` and sets one flag; what arrives
-//! while the flag is set is refused with a refusal that may be retried, so that the sender keeps the data and
-//! not this process. The soft limit, `limit` less `spike_limit`, is where refusing begins. `memory` says how
-//! much is used and how much there is.
+//! A task measures the memory in use every `check_interval` and sets a flag. While the flag is set, data is refused
+//! with a retryable refusal, so that the sender stores it instead of this process. The soft limit, `limit` minus
+//! `spike_limit`, is the threshold. `memory` measures used and available memory.
 //!
-//! There is no garbage collector to force. The four `*_gc_interval_*` keys are accepted and checked as in the
-//! Collector, and do nothing: memory goes back to the system when the allocator hands it back, and what the
-//! allocator keeps counts as used.
+//! There is no garbage collector. The four `*_gc_interval_*` keys are accepted and checked as in the Collector, and
+//! have no effect. Memory that the allocator has not returned to the system counts as used.
 
 mod memory;
 
@@ -134,7 +132,7 @@ impl MemoryLimiterConfig {
         }
     }
 
-    /// The bytes from which on data is refused, where the machine has `total` bytes.
+    /// Returns the number of bytes in use from which data is refused, on a machine with `total` bytes.
     fn soft_limit_bytes(&self, total: u64) -> u64 {
         let (limit, spike) = match self.limit_mib {
             0 => (
@@ -172,7 +170,7 @@ impl Processor for MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    /// Begins to limit what `used_bytes` tells.
+    /// Starts the task that measures `used_bytes`.
     fn start_measuring(
         &self,
         soft_limit_bytes: u64,
@@ -183,25 +181,25 @@ impl MemoryLimiter {
     ) -> (Arc<dyn Consumer>, Running) {
         let counts = Counts::new(&self.id, host);
         let gate = Arc::new(Gate { next, is_shut: AtomicBool::new(false), counts });
-        let watch = Watch { id: self.id.clone(), host: host.clone(), soft_limit_bytes, gate: gate.clone() };
+        let watch = Monitor { id: self.id.clone(), host: host.clone(), soft_limit_bytes, gate: gate.clone() };
         let interval = *self.config.check_interval;
         let watching = tokio::spawn(async move {
             while tokio::time::timeout(interval, stop.cancelled()).await.is_err() {
-                watch.look(used_bytes());
+                watch.update(used_bytes());
             }
         });
         (gate, Box::pin(async move { drop(watching.await) }))
     }
 }
 
-/// Lets data through, or refuses it.
+/// A consumer that forwards data or refuses it.
 struct Gate {
     next: Arc<dyn Consumer>,
     is_shut: AtomicBool,
     counts: Counts,
 }
 
-/// The items of each signal that were let through, and that were refused.
+/// The counters of forwarded and refused items by signal.
 struct Counts {
     accepted: [Counter<u64>; 4],
     refused: [Counter<u64>; 4],
@@ -219,17 +217,17 @@ impl Counts {
     }
 }
 
-/// Shuts and opens a gate.
-struct Watch {
+/// The state of the measuring task.
+struct Monitor {
     id: ComponentId,
     host: Host,
     soft_limit_bytes: u64,
     gate: Arc<Gate>,
 }
 
-impl Watch {
-    /// Sets the gate by the memory in use; memory that cannot be measured changes nothing.
-    fn look(&self, used_bytes: Option<u64>) {
+impl Monitor {
+    /// Sets or clears the flag. A failed measurement changes nothing.
+    fn update(&self, used_bytes: Option<u64>) {
         let Some(used) = used_bytes else { return };
         let is_over = used >= self.soft_limit_bytes;
         if self.gate.is_shut.swap(is_over, Ordering::Relaxed) == is_over {

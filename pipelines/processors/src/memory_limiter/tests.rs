@@ -1,4 +1,4 @@
-//! When data is refused, and what may be configured. Memory in use is what a test says it is.
+//! Refusals by memory in use, and checks of the configuration. Tests set the memory in use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const LOGS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{},{}]}]}]}"#;
 
-/// A limiter of 100 MiB, and the bytes that it believes to be used.
+/// Creates a limiter of 100 MiB; returns it with its simulated memory in use.
 fn limiter(
     used: &Arc<AtomicU64>,
     host: &Host,
@@ -28,7 +28,7 @@ fn limiter(
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_is_refused_from_the_soft_limit_on_until_memory_is_back_below() {
+async fn data_is_refused_above_the_soft_limit() {
     let (used, sink, stop) = (Arc::new(AtomicU64::new(0)), Sink::new(), CancellationToken::new());
     let host = Host::detached().of("memory_limiter");
     let (front, running) = limiter(&used, &host, sink.clone(), stop.clone());
@@ -55,7 +55,7 @@ async fn data_is_refused_from_the_soft_limit_on_until_memory_is_back_below() {
 }
 
 #[test]
-fn the_soft_limit_is_the_limit_less_the_spike() {
+fn the_soft_limit_is_the_limit_minus_the_spike() {
     let check = |json: &str, total: u64, want: u64| {
         let node: config::Node = serde_json::from_str(json).unwrap();
         let config: MemoryLimiterConfig = Section::new("x", &node).decode().unwrap();
@@ -69,7 +69,7 @@ fn the_soft_limit_is_the_limit_less_the_spike() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn wrong_settings_are_refused() {
     for (json, want) in [
         (r#"{"check_interval": "1s", "limit_mib": 4000}"#, vec![]),
         (r#"{"check_interval": "1s", "limit_percentage": 100, "spike_limit_percentage": 20}"#, vec![]),

@@ -61,14 +61,14 @@ config::choice! {
     /// The key `mode`.
     #[derive(Default)]
     pub enum SamplerMode {
-        /// As `hash_seed`.
+        /// The same as `hash_seed`.
         #[default]
         Unset = "",
-        /// By a hash of the trace id.
+        /// Samples by a hash of the trace id.
         HashSeed = "hash_seed",
-        /// So that all items are as rare, those that were sampled before included.
+        /// Samples all items with the same probability, including earlier samplers.
         Equalizing = "equalizing",
-        /// By the same share of all items, whatever was sampled before.
+        /// Samples the same share of the arriving items, whatever was sampled before.
         Proportional = "proportional",
     }
 }
@@ -77,10 +77,10 @@ config::choice! {
     /// The key `attribute_source`.
     #[derive(Default)]
     pub enum AttributeSource {
-        /// By its trace id.
+        /// The trace id.
         #[default]
         TraceId = "traceID",
-        /// By the attribute `from_attribute`.
+        /// The attribute `from_attribute`.
         Record = "record" | "",
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept, and what it then carries. Trace ids end in the randomness that they stand for.
+//! Sampled items and their sampling state. Trace ids end in the randomness for which they are named.
 
 use component::testing::{Started, check_problem};
 use pdata::Signal;
@@ -26,7 +26,7 @@ fn span(randomness: &str, state: &str, more: &str) -> String {
     format!(r#"{{"traceId":"00000000000000ff00{randomness}","traceState":"{state}"{more}}}"#)
 }
 
-/// Checks the tracestate of a span after a sampler; none where it is not kept.
+/// Checks the tracestate of a span after a sampler; `None` if it is dropped.
 #[track_caller]
 fn check(settings: &str, span: &str, state: Option<&str>) {
     let kept = sample(settings, Signal::Traces, span);
@@ -40,7 +40,7 @@ const LOW: &str = "7fffffffffffff";
 const HIGH: &str = "c0000000000000";
 
 #[test]
-fn equalizing_keeps_by_the_higher_of_both_thresholds() {
+fn equalizing_samples_by_the_higher_threshold() {
     check(EQUALIZING, &span(LOW, "", ""), None);
     check(EQUALIZING, &span(HIGH, "", ""), Some("ot=th:8"));
     check(EQUALIZING, &span(HIGH, "a=b", ""), Some("ot=th:8,a=b"));
@@ -51,7 +51,7 @@ fn equalizing_keeps_by_the_higher_of_both_thresholds() {
 }
 
 #[test]
-fn proportional_keeps_the_same_share_of_what_was_kept_before() {
+fn proportional_samples_a_share_of_the_arriving_items() {
     check(PROPORTIONAL, &span(HIGH, "", ""), Some("ot=th:8"));
     check(PROPORTIONAL, &span(HIGH, "ot=th:8", ""), Some("ot=th:c"));
     check(PROPORTIONAL, &span("bfffffffffffff", "ot=th:8", ""), None);
@@ -59,10 +59,10 @@ fn proportional_keeps_the_same_share_of_what_was_kept_before() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_dropped_or_kept_as_configured() {
+fn unsampleable_items_are_dropped_or_kept_as_configured() {
     let open = r#"{"mode": "equalizing", "sampling_percentage": 50, "fail_closed": false}"#;
     for (span, state) in [
-        // Its own threshold says that it should not be here.
+        // By its own threshold it should have been dropped.
         (span(LOW, "ot=th:8", ""), "ot=th:0"),
         (span(HIGH, "ot=th:zz", ""), "ot=th:zz"),
         (span(HIGH, "broken", ""), "broken"),
@@ -74,7 +74,7 @@ fn what_cannot_be_sampled_is_dropped_or_kept_as_configured() {
 }
 
 #[test]
-fn the_priority_of_a_span_decides_whatever_its_randomness() {
+fn priority_of_a_span_overrides_its_randomness() {
     let with = |value: &str| format!(r#","attributes":[{{"key":"sampling.priority","value":{{{value}}}}}]"#);
     let none = r#"{"sampling_percentage": 0}"#;
     for (value, low, high) in [
@@ -90,12 +90,12 @@ fn the_priority_of_a_span_decides_whatever_its_randomness() {
     }
     check(none, &span(HIGH, "", ""), None);
     check(none, &span(LOW, "", &with(r#""intValue":1"#)), Some("ot=th:0"));
-    // What came by a threshold does not become more frequent.
+    // The threshold of an item sampled before is not lowered.
     check(EQUALIZING, &span(HIGH, "ot=th:4", &with(r#""intValue":1"#)), Some("ot=th:4"));
 }
 
 #[test]
-fn a_hash_decides_the_same_for_a_trace_and_leaves_randomness_behind() {
+fn hash_decides_per_trace_and_leaves_randomness() {
     let settings = r#"{"sampling_percentage": 100}"#;
     let kept = sample(settings, Signal::Traces, &span(LOW, "", "")).unwrap();
     let state = kept["traceState"].as_str().unwrap().to_owned();
@@ -109,7 +109,7 @@ fn a_hash_decides_the_same_for_a_trace_and_leaves_randomness_behind() {
 
 /// The decisions of the Collector's own processor (v0.158) for these trace ids.
 #[test]
-fn a_hash_is_that_of_the_collector() {
+fn hash_equals_that_of_the_collector() {
     for (settings, id, state) in [
         (
             r#"{"sampling_percentage": 33.3}"#,
@@ -128,7 +128,7 @@ fn a_hash_is_that_of_the_collector() {
 }
 
 #[test]
-fn a_hash_keeps_about_the_share_asked_for_and_a_seed_makes_another_choice() {
+fn hash_samples_the_configured_share_and_depends_on_the_seed() {
     let kept = |settings: &str| -> Vec<bool> {
         let ids = (0..2000_u64).map(|n| format!("{:014x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8));
         ids.map(|id| sample(settings, Signal::Traces, &span(&id, "", "")).is_some()).collect()
@@ -144,7 +144,7 @@ fn a_hash_keeps_about_the_share_asked_for_and_a_seed_makes_another_choice() {
     assert_ne!(one, two);
 }
 
-/// Attributes as `key=value`, of text.
+/// Returns a log record with string attributes, `key=value`.
 fn record(id: &str, attributes: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         attributes.iter().map(|(key, value)| format!(r#"{{"key":"{key}","value":{{{value}}}}}"#)).collect();
@@ -166,7 +166,7 @@ fn check_record(settings: &str, record: &str, attributes: Option<&[(&str, &str)]
 const HIGH_ID: &str = "00000000000000ff00c0000000000000";
 
 #[test]
-fn log_records_carry_their_sampling_in_attributes() {
+fn log_records_have_sampling_attributes() {
     let threshold = ("sampling.threshold", r#""stringValue":"8""#);
     check_record(EQUALIZING, &record(HIGH_ID, &[]), Some(&[threshold]));
     check_record(EQUALIZING, &record("00000000000000ff007fffffffffffff", &[]), None);
@@ -191,7 +191,7 @@ fn log_records_without_trace_are_hashed_by_an_attribute() {
 }
 
 #[test]
-fn the_priority_of_a_log_record_is_a_percentage_of_its_own() {
+fn priority_of_a_log_record_is_its_own_percentage() {
     let settings = r#"{"mode": "equalizing", "sampling_percentage": 1, "sampling_priority": "p"}"#;
     let p = ("p", r#""intValue":"100""#);
     check_record(
@@ -211,7 +211,7 @@ fn the_priority_of_a_log_record_is_a_percentage_of_its_own() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn wrong_settings_are_refused() {
     for (json, want) in [
         (r#"{"sampling_percentage": 15, "hash_seed": 22}"#, ""),
         (r#"{"sampling_percentage": 150.5, "mode": "proportional", "sampling_precision": 14}"#, ""),
@@ -233,7 +233,7 @@ fn settings_that_make_no_sense_are_refused() {
 
 proptest! {
     #[test]
-    fn what_is_kept_says_a_threshold_that_its_randomness_reaches(
+    fn randomness_of_sampled_items_reaches_their_threshold(
         randomness in 0_u64..1 << 56, before in prop::option::of(0_u64..1 << 56), percentage in 0.01_f64..100.0,
         mode in prop::sample::select(vec!["equalizing", "proportional"]),
     ) {

@@ -1,21 +1,21 @@
-//! Thresholds and randomness, both of 56 bits: an item is kept where its randomness reaches the threshold.
+//! Thresholds and randomness, both of 56 bits: an item is sampled if its randomness is at least the threshold.
 //!
-//! As written, a threshold is up to 14 hex digits without the zeros at its end, randomness is 14 hex digits.
-//! See <https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/>.
+//! A threshold is written as up to 14 hex digits without trailing zeros, randomness as 14 hex digits. See
+//! <https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/>.
 
-/// Hex digits of 56 bits.
+/// Number of hex digits of 56 bits.
 pub(super) const DIGITS: u32 = 14;
 const BITS: u32 = 4 * DIGITS;
 /// One more than the largest randomness.
 const ALL: u64 = 1 << BITS;
-/// The least probability that there is a threshold for.
+/// The smallest probability with a threshold.
 pub(super) const PROBABILITY_MIN: f64 = 1.0 / ALL as f64;
 
-/// From which randomness on items are kept: from 0, which keeps all, to 2^56, which keeps none.
+/// The least randomness of sampled items: from 0, which samples all, to 2^56, which samples none.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Threshold(u64);
 
-/// A random number of an item, less than 2^56.
+/// The randomness of an item, less than 2^56.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Randomness(u64);
 
@@ -23,13 +23,13 @@ impl Threshold {
     pub(super) const ALWAYS: Threshold = Threshold(0);
     pub(super) const NEVER: Threshold = Threshold(ALL);
 
-    /// Reads the digits of `th`.
+    /// Parses the digits of `th`.
     pub(super) fn parse(digits: &str) -> Option<Self> {
         let zeros = DIGITS.checked_sub(u32::try_from(digits.len()).ok()?)?;
         Some(Threshold(hex(digits)? << (4 * zeros)))
     }
 
-    /// The digits of `th`; none where nothing is kept.
+    /// Returns the digits of `th`; empty if nothing is sampled.
     pub(super) fn digits(self) -> String {
         match self {
             Threshold::ALWAYS => "0".to_owned(),
@@ -38,8 +38,8 @@ impl Threshold {
         }
     }
 
-    /// The threshold that keeps a share of `probability`, rounded to so many digits, and more of them near 0
-    /// and 1 so that the relative error stays small; none outside of what can be expressed.
+    /// Returns the threshold that samples a share of `probability`, rounded to `precision` digits, and to more near
+    /// 0 and 1 so that the relative error stays small; `None` outside the range of thresholds.
     pub(super) fn of_probability(probability: f64, precision: u32) -> Option<Self> {
         if !(PROBABILITY_MIN..=1.0).contains(&probability) {
             return None;
@@ -53,7 +53,7 @@ impl Threshold {
         Some(Threshold((rejected + half) >> dropped << dropped))
     }
 
-    /// The threshold that rejects so many of 2^14.
+    /// Returns the threshold that rejects `buckets` of 2^14 buckets.
     pub(super) fn of_rejected_buckets(buckets: u32) -> Self {
         Threshold(u64::from(buckets) << (BITS - 14))
     }
@@ -67,9 +67,9 @@ impl Threshold {
     }
 }
 
-/// The hex digits that are 0 after the point, of a number from 0 to 1.
+/// Returns the number of hex digits that are 0 after the point, of a number from 0 to 1.
 fn leading_zero_digits(number: f64) -> u32 {
-    // The power of two above the number: 0 where it is a half or more.
+    // The exponent of the next power of two: 0 for a half or more.
     let exponent = 1022_u64.saturating_sub(number.to_bits() >> 52);
     u32::try_from(exponent / 4).unwrap_or(DIGITS)
 }
@@ -78,7 +78,7 @@ impl Randomness {
     /// The randomness that every threshold except `NEVER` accepts.
     pub(super) const MOST: Randomness = Randomness(ALL - 1);
 
-    /// Reads the 14 digits of `rv`.
+    /// Parses the 14 digits of `rv`.
     pub(super) fn parse(digits: &str) -> Option<Self> {
         (digits.len() == DIGITS as usize).then(|| hex(digits)).flatten().map(Randomness)
     }
@@ -87,15 +87,15 @@ impl Randomness {
         format!("{:014x}", self.0)
     }
 
-    /// The lower 56 bits of a trace id, which the W3C asks to be random.
+    /// Returns the lower 56 bits of a trace id, which the W3C requires to be random.
     pub(super) fn of_trace_id(id: &[u8; 16]) -> Self {
         let mut lower = [0; 8];
         lower[1..].copy_from_slice(&id[9..]);
         Randomness(u64::from_be_bytes(lower))
     }
 
-    /// The FNV-1a hash of a seed and some bytes, as the Collector spreads its 32 bits over 56: the upper 14
-    /// decide, in the order opposite to the hash's lower 14; the others are there to tell items apart.
+    /// Returns the FNV-1a hash of a seed and bytes, spread from 32 to 56 bits as in the Collector: the upper 14
+    /// bits decide and have the reverse order of the hash's lower 14; the others distinguish items.
     pub(super) fn of_hash(bytes: &[u8], seed: u32) -> Self {
         let hash = fnv1a(seed.to_le_bytes().iter().chain(bytes));
         let decisive = u64::from(hash & 0x3fff);
@@ -109,7 +109,7 @@ fn fnv1a<'a>(bytes: impl Iterator<Item = &'a u8>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Reads hex digits and nothing else.
+/// Parses hex digits; signs are refused.
 fn hex(digits: &str) -> Option<u64> {
     let is_hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
     is_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probability_has_the_digits_that_the_specification_gives() {
+    fn probabilities_have_the_digits_of_the_specification() {
         for (probability, precision, digits) in [
             (1.0, 4, "0"),
             (0.5, 4, "8"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_threshold_or_randomness_is_none() {
+    fn invalid_thresholds_and_randomness_are_refused() {
         for bad in ["", "+1", "g", "123456789012345", "-1"] {
             assert_eq!(Threshold::parse(bad), None, "{bad:?}");
         }
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn randomness_of_a_trace_id_is_its_end() {
+    fn randomness_is_the_end_of_the_trace_id() {
         let id = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x01];
         assert_eq!(Randomness::of_trace_id(&id).digits(), "aabbccddeeff01");
     }
 
-    /// The hash is by the definition of FNV-1a: of nothing the offset basis, of "a" `e40c292c`.
+    /// The expected hashes follow from the definition of FNV-1a: the offset basis for no bytes, `e40c292c` for "a".
     #[test]
-    fn the_upper_bits_of_a_hash_run_against_its_lower_bits() {
+    fn upper_bits_are_the_reversed_lower_bits_of_the_hash() {
         assert_eq!(fnv1a([].iter()), 0x811c_9dc5);
         assert_eq!(fnv1a(b"a".iter()), 0xe40c_292c);
         let randomness = Randomness::of_hash(b"trace", 7).0;

@@ -1,17 +1,16 @@
 //! The part of a span's tracestate that sampling reads and writes: `ot=rv:…;th:…`.
 //!
-//! All other members and fields are kept as they are. A tracestate that breaks the rules is not understood at
-//! all, and not rewritten.
+//! Other members and fields are preserved. An invalid tracestate is ignored as a whole and not rewritten.
 
 use super::threshold::{Randomness, Threshold};
 
-/// Bytes of a tracestate that is looked into.
+/// The maximum length of a tracestate that is parsed, in bytes.
 const BYTES_MAX: usize = 1024;
-/// Members of a tracestate, and bytes of one member's value, by the W3C.
+/// The W3C's limits of members, and of bytes of a member's value.
 const MEMBERS_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 256;
 
-/// A tracestate, read.
+/// A parsed tracestate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Tracestate {
     pub(super) randomness: Option<Randomness>,
@@ -23,12 +22,12 @@ pub(super) struct Tracestate {
 }
 
 impl Tracestate {
-    /// A tracestate without other members.
+    /// Creates a tracestate without other members.
     pub(super) fn new(randomness: Option<Randomness>, threshold: Option<Threshold>) -> Self {
         Tracestate { randomness, threshold, ..Tracestate::default() }
     }
 
-    /// Reads a tracestate; none where it breaks the rules.
+    /// Parses a tracestate; returns `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut state = Tracestate::default();
         if text.len() > BYTES_MAX || text.split(',').count() > MEMBERS_MAX {
@@ -65,7 +64,7 @@ impl Tracestate {
         Some(())
     }
 
-    /// As it is written: the member `ot` first, since it is the one that was changed last.
+    /// Returns the text of the tracestate: the member `ot` is first, because it was changed last.
     pub(super) fn write(&self) -> String {
         let threshold = self.threshold.filter(|t| *t != Threshold::NEVER);
         let randomness = self.randomness.map(|r| format!("rv:{}", r.digits()));
@@ -78,7 +77,7 @@ impl Tracestate {
     }
 }
 
-/// A key of the W3C: `vendor`, or `tenant@system`.
+/// Returns whether a text is a key of the W3C: `vendor`, or `tenant@system`.
 fn is_key(key: &str) -> bool {
     let is_rest = |text: &str| {
         text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-*/".contains(&b))
@@ -95,7 +94,8 @@ fn is_key(key: &str) -> bool {
     }
 }
 
-/// A value of the W3C: printable, without a comma or an equals sign, and without a space at its end.
+/// Returns whether a text is a value of the W3C: printable, without commas and equals signs, and without a trailing
+/// space.
 fn is_value(value: &str) -> bool {
     let is_printable = |b: u8| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=';
     !value.is_empty()
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_written_with_our_member_first() {
+    fn own_member_is_written_first() {
         for (text, written) in [
             ("", ""),
             ("a=b", "a=b"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_not_understood() {
+    fn invalid_tracestates_are_ignored() {
         let long = format!("a={}", "x".repeat(257));
         let many = vec!["a=b"; 33].join(",");
         for bad in [

@@ -1,4 +1,4 @@
-//! What the user writes for `resource_detection`, and the detectors that are made of it.
+//! The configuration of `resource_detection`, and the detectors built from it.
 
 use config::{GoDuration, Node, Problems};
 
@@ -8,17 +8,17 @@ use super::env::Env;
 use super::kubernetes::{Kubernetes, KubernetesConfig};
 use super::system::{System, SystemConfig};
 
-/// The names of the detectors, those of `k8s_api` included.
+/// The names of the detectors, including the other names of `k8s_api`.
 const DETECTORS: [&str; 6] = ["docker", "env", "k8s_api", "k8snode", "kubernetes_node", "system"];
 
-/// Why the section of a detector of the Collector that does not exist here has no effect.
+/// The reason why the section of an absent detector has no effect.
 const NO_DETECTOR: &str = "warptap has no such detector";
 
 config::section! {
     /// The section of the processor.
     #[derive(Clone, Debug)]
     pub struct ResourceDetectionConfig {
-        ..elsewhere: Elsewhere,
+        ..absent_detectors: Elsewhere,
         /// Detectors to run, the most trusted first: `docker`, `env`, `k8s_api` (also `k8snode` and
         /// `kubernetes_node`) and `system`.
         pub detectors: Vec<String> = vec!["env".to_owned()],
@@ -43,16 +43,16 @@ config::section! {
     }
 }
 
-/// Declares a section for each detector of the Collector that does not exist here. It may be configured, as long as
-/// `detectors` does not name it.
-macro_rules! elsewhere {
+/// Declares a section for each detector of the Collector that warptap lacks. It may be configured if `detectors`
+/// does not name it.
+macro_rules! absent_detectors {
     ($($name:ident)*) => {
         config::section! {
-            /// Sections of detectors that do not exist here.
+            /// Sections of absent detectors.
             #[derive(Clone, Debug)]
             pub struct Elsewhere {
                 $(
-                    /// Settings of a detector that does not exist here.
+                    /// Settings of an absent detector.
                     $name: Option<Node> => unused NO_DETECTOR,
                 )*
             }
@@ -60,7 +60,7 @@ macro_rules! elsewhere {
     };
 }
 
-elsewhere! {
+absent_detectors! {
     akamai aks alibaba_ecs azure consul digitalocean ec2 ecs eks elasticbeanstalk gcp heroku hetzner
     ibmcloud_classic ibmcloud_vpc kubeadm lambda nova openshift oraclecloud scaleway tencent_cvm upcloud vultr
 }

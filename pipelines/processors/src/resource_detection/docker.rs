@@ -1,4 +1,4 @@
-//! The detector `docker`: the host that the Docker daemon runs on, asked through its unix socket.
+//! The detector `docker`: the host of the Docker daemon, queried through its unix socket.
 //!
 //! A process in a container sees the container's host name; the daemon knows that of the machine.
 
@@ -62,7 +62,7 @@ impl Detector for Docker {
 
     fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
         Box::pin(async {
-            match self.ask().await {
+            match self.query().await {
                 Ok(found) => Ok(found),
                 Err(why) if self.is_strict => Err(format!("docker metadata unavailable: {why}")),
                 Err(why) => {
@@ -76,7 +76,7 @@ impl Detector for Docker {
 
 impl Docker {
     pub(super) fn new(config: &DockerConfig, is_strict: bool) -> Self {
-        // The daemon may be elsewhere, as its own tools take it; other ways than a socket are not gone.
+        // `DOCKER_HOST` is used as by Docker's own tools; only unix sockets are supported.
         let host = std::env::var("DOCKER_HOST").unwrap_or_default();
         let socket = host.strip_prefix("unix://").unwrap_or(SOCKET).into();
         Docker { socket, switches: config.resource_attributes.clone(), is_strict }
@@ -86,7 +86,7 @@ impl Docker {
         self.switches.is_on(attribute, &ATTRIBUTES)
     }
 
-    async fn ask(&self) -> Result<Found, String> {
+    async fn query(&self) -> Result<Found, String> {
         let mut attributes = Vec::new();
         if self.is_on("os.type") || self.is_on("host.name") {
             let info: Info = self.get("/info").await?;
@@ -94,7 +94,7 @@ impl Docker {
             attributes.extend(self.is_on("os.type").then(|| text("os.type", info.os_type.to_lowercase())));
         }
         if self.is_on("container.name") || self.is_on("container.image.name") {
-            // A container's host name is its id, unless it was given another.
+            // The host name of a container is its id unless configured otherwise.
             let id = system::host_name(Path::new("/"))?;
             let container: Container = self.get(&format!("/containers/{id}/json")).await?;
             let name = container.name.trim_start_matches('/');
@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use crate::resource_detection::tests::answer_each;
 
-    /// Asks a daemon that gives these answers.
-    async fn ask(
+    /// Queries a daemon with these answers.
+    async fn query(
         switches: &str,
         is_strict: bool,
         answers: &'static [(&'static str, &'static str)],
@@ -140,20 +140,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_daemon_tells_the_name_of_the_machine() {
+    async fn machine_name_comes_from_the_daemon() {
         let answers = &[("GET /info ", r#"{"Name":"node-7","OSType":"linux","Containers":3}"#)];
-        let found = ask("{}", true, answers).await.unwrap();
+        let found = query("{}", true, answers).await.unwrap();
         assert_eq!(found, Found::new(vec![text("host.name", "node-7"), text("os.type", "linux")]));
-        let found = ask(r#"{"os.type": {"enabled": false}}"#, true, answers).await.unwrap();
+        let found = query(r#"{"os.type": {"enabled": false}}"#, true, answers).await.unwrap();
         assert_eq!(found.attributes, [text("host.name", "node-7")]);
     }
 
     #[tokio::test]
-    async fn the_daemon_tells_of_the_container_of_the_process() {
+    async fn container_of_the_process_is_detected() {
         let switches = r#"{"os.type": {"enabled": false}, "host.name": {"enabled": false},
                            "container.name": {"enabled": true}, "container.image.name": {"enabled": true}}"#;
         let answers = &[("GET /containers/", r#"{"Name":"/agent","Config":{"Image":"warptap:1"}}"#)];
-        let found = ask(switches, true, answers).await.unwrap();
+        let found = query(switches, true, answers).await.unwrap();
         assert_eq!(
             found.attributes,
             [text("container.name", "agent"), text("container.image.name", "warptap:1")]
@@ -161,21 +161,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_daemon_nothing_is_found_unless_it_should_be() {
-        let ask = |is_strict| Docker {
+    async fn missing_daemon_is_an_error_only_if_required() {
+        let query = |is_strict| Docker {
             socket: "/nowhere/docker.sock".into(),
             switches: Switches::default(),
             is_strict,
         };
-        assert_eq!(ask(false).detect().await, Ok(Found::default()));
-        let error = ask(true).detect().await.unwrap_err();
+        assert_eq!(query(false).detect().await, Ok(Found::default()));
+        let error = query(true).detect().await.unwrap_err();
         assert!(error.starts_with("docker metadata unavailable: /nowhere/docker.sock: "), "{error}");
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_none_is_an_error() {
+    async fn an_invalid_answer_is_an_error() {
         for answers in [&[("GET /info ", "no JSON")][..], &[]] {
-            assert!(ask("{}", true, answers).await.is_err());
+            assert!(query("{}", true, answers).await.is_err());
         }
     }
 }

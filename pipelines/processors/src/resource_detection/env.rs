@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::{Detector, Found};
 
 const VARIABLES: [&str; 2] = ["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE"];
-/// Bytes of a key or a value.
+/// The maximum length of a key or a value in bytes.
 const BYTES_MAX: usize = 256;
 
 pub(super) struct Env;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_an_error() {
+    fn invalid_pairs_are_errors() {
         check("a", Err("a"));
         check("a=b,,c=d", Err(""));
         check("=b", Err("=b"));

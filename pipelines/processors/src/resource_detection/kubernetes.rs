@@ -1,4 +1,4 @@
-//! The detector `k8s_api`: the node and the cluster, asked of the API server as the pod's service account.
+//! The detector `k8s_api`: node and cluster, queried from the API server as the pod's service account.
 //!
 //! The node's name is in an environment variable, `K8S_NODE_NAME` unless configured otherwise,
 //! which the pod's manifest sets from `spec.nodeName`.
@@ -62,7 +62,7 @@ pub(super) struct Kubernetes {
     address: Option<(String, u16)>,
 }
 
-/// A node or a namespace, as far as it matters.
+/// The required fields of a node or a namespace.
 #[derive(Deserialize)]
 struct Object {
     metadata: Metadata,
@@ -82,7 +82,7 @@ impl Detector for Kubernetes {
     fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
         Box::pin(async {
             let node = self.node_name()?;
-            match self.ask(&node).await {
+            match self.query(&node).await {
                 Ok(found) => Ok(found),
                 Err(why) if self.is_strict => Err(why),
                 Err(why) => {
@@ -118,7 +118,7 @@ impl Kubernetes {
         })
     }
 
-    async fn ask(&self, node: &str) -> Result<Found, String> {
+    async fn query(&self, node: &str) -> Result<Found, String> {
         let server = self.server()?;
         let mut attributes = Vec::new();
         if self.is_on("k8s.node.uid") || self.is_on("k8s.node.name") {
@@ -129,7 +129,7 @@ impl Kubernetes {
             attributes.extend(self.is_on("k8s.node.name").then(|| text("k8s.node.name", name)));
         }
         if self.is_on("k8s.cluster.uid") {
-            // The namespace that is there from the beginning stands for the cluster.
+            // The uid of the initial namespace identifies the cluster.
             match server.get::<Object>("/api/v1/namespaces/kube-system").await {
                 Ok(namespace) => attributes.push(text("k8s.cluster.uid", namespace.metadata.uid)),
                 Err(e) if e.is_forbidden() => {
@@ -183,8 +183,8 @@ mod tests {
     const CLUSTER: (&str, &str) =
         ("GET /api/v1/namespaces/kube-system ", r#"{"metadata":{"name":"kube-system","uid":"c1"}}"#);
 
-    /// Asks a server of its own certificate that gives these answers, and 403 to everything else.
-    async fn ask(answers: &'static [(&'static str, &'static str)]) -> Result<Vec<String>, String> {
+    /// Queries a server with its own certificate and these answers; it answers 403 to all other requests.
+    async fn query(answers: &'static [(&'static str, &'static str)]) -> Result<Vec<String>, String> {
         let account = tempfile::tempdir().unwrap();
         let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         fs::write(account.path().join("ca.crt"), key.cert.pem()).unwrap();
@@ -214,7 +214,7 @@ mod tests {
             address: Some(("localhost".to_owned(), port)),
             ..Kubernetes::new(&KubernetesConfig::default(), true)
         };
-        let found = kubernetes.ask("n1").await;
+        let found = kubernetes.query("n1").await;
         server.abort();
         let written =
             |a: &super::super::KeyValue| format!("{}={}", a.key, pdata::json::plain::text(a.value.as_ref()));
@@ -222,19 +222,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_server_tells_of_the_node_and_the_cluster() {
-        let found = ask(&[NODE, CLUSTER]).await.unwrap();
+    async fn node_and_cluster_are_detected() {
+        let found = query(&[NODE, CLUSTER]).await.unwrap();
         assert_eq!(found, ["k8s.node.uid=u1", "k8s.node.name=n1", "k8s.cluster.uid=c1"]);
     }
 
     #[tokio::test]
-    async fn without_the_right_to_see_the_cluster_there_is_still_the_node() {
-        assert_eq!(ask(&[NODE]).await.unwrap(), ["k8s.node.uid=u1", "k8s.node.name=n1"]);
+    async fn node_is_detected_without_rights_to_the_cluster() {
+        assert_eq!(query(&[NODE]).await.unwrap(), ["k8s.node.uid=u1", "k8s.node.name=n1"]);
     }
 
     #[tokio::test]
-    async fn without_the_right_to_see_the_node_there_is_an_error() {
-        let error = ask(&[CLUSTER]).await.unwrap_err();
+    async fn missing_rights_to_the_node_are_an_error() {
+        let error = query(&[CLUSTER]).await.unwrap_err();
         assert_eq!(error, "failed getting k8s node: GET /api/v1/nodes/n1: 403 Forbidden");
     }
 }

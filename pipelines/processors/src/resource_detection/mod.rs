@@ -1,12 +1,10 @@
-//! `resource_detection`: tells where data comes from, by attributes of its resources.
+//! `resource_detection`: adds attributes of the environment to resources.
 //!
-//! The one idea: detectors run at the start, side by side, for `timeout` at most and again for as long as they
-//! fail; what they found is put together in the order of `detectors`, the first to name an attribute wins, and
-//! is merged into every resource that passes. Data that comes before that waits. A detector that fails is logged
-//! in the log and does not keep data from passing.
+//! Detectors run concurrently at the start, for at most `timeout`, and are retried until they succeed. Their
+//! attributes are merged in the order of `detectors`, of which the first has precedence, and added to every
+//! resource. Data waits for the first detection. A failed detector is logged and does not stop data.
 //!
-//! `config` is what the user writes; every detector has a file of its own: `env`, `system`, `docker`,
-//! `kubernetes`.
+//! `config` is the configuration; each detector is a module: `env`, `system`, `docker`, `kubernetes`.
 
 mod config;
 mod docker;
@@ -113,12 +111,12 @@ fn merge(attributes: &mut Vec<KeyValue>, from: &[KeyValue], overrides: bool) {
     }
 }
 
-/// Creates an attribute with a text.
+/// Returns a string attribute.
 fn text(key: &str, text: impl Into<String>) -> KeyValue {
     attribute(key, Value::StringValue(text.into()))
 }
 
-/// Creates an attribute with several texts.
+/// Returns an attribute with an array of strings.
 fn texts(key: &str, texts: Vec<String>) -> KeyValue {
     let values = texts.into_iter().map(|t| AnyValue { value: Some(Value::StringValue(t)) }).collect();
     attribute(key, Value::ArrayValue(ArrayValue { values }))
@@ -214,7 +212,7 @@ async fn detect_until(detector: &dyn Detector, deadline: Instant, id: &Component
         }
     };
     let in_time = timeout_at(deadline, asked).await;
-    // The first error is the cause; the last one may be that time was up.
+    // The first error is the cause; the last one may be the timeout.
     in_time.map_err(|_| {
         format!("{}: {}", detector.name(), first_error.unwrap_or_else(|| "no answer in time".into()))
     })
@@ -231,7 +229,7 @@ impl Consumer for Front {
     fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         Box::pin(async move {
             let mut found = self.found.clone();
-            // The detection is bounded by its timeout; it ends early where the collector stops.
+            // The detection is bounded by its timeout, and ends early if the collector stops.
             let found = found.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
             if let Some(found) = found {
                 data.for_each_resource_mut(|resource, schema_url| {

@@ -1,4 +1,4 @@
-//! The section `resource_attributes` of a detector: which attributes it finds.
+//! The section `resource_attributes` of a detector, which selects the detected attributes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// An attribute of a detector, and whether it is enabled by default.
 pub(super) type Default = (&'static str, bool);
 
-/// Attributes by name, switched on or off.
+/// Switches of attributes by name.
 #[derive(Clone, Debug, std::default::Default, Deserialize, PartialEq)]
 #[serde(transparent)]
 pub(super) struct Switches(BTreeMap<String, Switch>);
@@ -37,7 +37,7 @@ impl Setting for Switches {
 }
 
 impl Switches {
-    /// Whether to find an attribute of `defaults`.
+    /// Returns whether the attribute is detected.
     pub(super) fn is_on(&self, name: &str, defaults: &[Default]) -> bool {
         let enabled = self.0.get(name).and_then(|switch| switch.enabled);
         enabled.unwrap_or_else(|| defaults.iter().any(|(known, is_on)| *known == name && *is_on))

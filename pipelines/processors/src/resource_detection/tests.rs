@@ -1,4 +1,4 @@
-//! What is merged into which resource, when, and what may be configured. Detectors are what a test says.
+//! Merging of detected attributes, retries, and checks of the configuration. Detectors return what a test sets.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::*;
 
-/// Answers one request by the first answer whose beginning it has, or by 403; returns the request.
+/// Answers one request with the first answer whose prefix it has, or with 403; returns the request.
 pub(super) async fn answer_each(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answers: &[(&str, &str)],
@@ -27,7 +27,7 @@ pub(super) async fn answer_each(
     request
 }
 
-/// Finds these attributes, after so many failures.
+/// A detector that returns these attributes after a number of failures.
 struct Fake {
     attributes: &'static [(&'static str, &'static str)],
     failures: AtomicU32,
@@ -49,7 +49,7 @@ impl Detector for Fake {
     }
 }
 
-/// Sends a resource with these attributes past detectors; returns what comes out, and how it fares.
+/// Sends a resource with these attributes through detectors; returns the output and the processor's status.
 async fn pass(
     overrides: bool,
     resource: &str,
@@ -83,7 +83,7 @@ async fn pass(
 const HAS: &str = r#"{"key":"host.name","value":{"stringValue":"sent"}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_detected_goes_before_what_is_sent_unless_configured_otherwise() {
+async fn detected_attributes_replace_those_of_data_unless_configured() {
     let detectors = [(&[("host.name", "found"), ("os.type", "linux")][..], 0)];
     let (merged, status) = pass(true, HAS, &detectors).await;
     assert_eq!(merged, format!("host.name=found,os.type=linux {SCHEMA_URL}"));
@@ -93,13 +93,13 @@ async fn what_is_detected_goes_before_what_is_sent_unless_configured_otherwise()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_detectors_the_first_to_name_an_attribute_wins() {
+async fn the_first_detector_has_precedence() {
     let detectors = [(&[("a", "1")][..], 1), (&[("a", "2"), ("b", "2")], 0), (&[], 0)];
     assert_eq!(pass(true, "", &detectors).await.0, format!("a=1,b=2 {SCHEMA_URL}"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detector_that_fails_is_asked_again_and_data_passes_without_it_in_the_end() {
+async fn failed_detectors_are_retried_and_do_not_stop_data() {
     assert_eq!(pass(true, "", &[(&[("a", "1")], 2)]).await.0, format!("a=1 {SCHEMA_URL}"));
     let (merged, status) = pass(true, HAS, &[(&[("a", "1")], 100), (&[("b", "2")], 0)]).await;
     assert_eq!(merged, format!("host.name=sent,b=2 {SCHEMA_URL}"));
@@ -107,7 +107,7 @@ async fn a_detector_that_fails_is_asked_again_and_data_passes_without_it_in_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_found_is_looked_for_again_and_a_failure_keeps_it() {
+async fn detection_is_repeated_and_failures_keep_the_last_result() {
     let fake = Box::new(Fake { attributes: &[("a", "1")], failures: AtomicU32::new(0) });
     let refresh_interval = GoDuration::from_secs(60);
     let config = ResourceDetectionConfig { refresh_interval, ..Default::default() };
@@ -124,7 +124,7 @@ async fn what_was_found_is_looked_for_again_and_a_failure_keeps_it() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn wrong_settings_are_refused() {
     for (json, want) in [
         ("{}", ""),
         (r#"{"detectors": ["env", "system", "docker"], "timeout": "2s", "override": false}"#, ""),

@@ -1,5 +1,5 @@
-//! What must hold between the parts of a configuration: that there is something to run, and that pipelines
-//! refer to what is configured. In the Collector's words.
+//! Checks across the parts of a configuration: it has pipelines, and they refer to configured components. The
+//! messages are the Collector's.
 
 use config::{Node, Position, Problem, Value, nearest};
 use pdata::Signal;
@@ -8,7 +8,7 @@ use super::gates::{self, Gates};
 use super::sections::{ComponentKind, Sections};
 use super::service::{Pipeline, Reference};
 
-/// Everything that does not hold.
+/// Returns all problems.
 pub(super) fn check(root: &Node, sections: &Sections<'_>, gates: &Gates) -> Vec<Problem> {
     if ComponentKind::ALL.iter().all(|kind| is_empty(root, *kind)) {
         return vec![at(root, "", "empty configuration file")];
@@ -46,7 +46,7 @@ fn require_pipelines(root: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-/// True where nothing is configured; a section that is not a mapping is reported elsewhere.
+/// Returns whether a section has no components. A section that is not a mapping is reported elsewhere.
 fn is_empty(root: &Node, kind: ComponentKind) -> bool {
     let is_bare = |node: &Node| node.is_null() || node.value == Value::Mapping(Vec::new());
     root.get(kind.section()).is_none_or(is_bare)
@@ -58,7 +58,7 @@ fn at(node: &Node, path: &str, message: &str) -> Problem {
 
 fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, problems: &mut Vec<Problem>) {
     for kind in [ComponentKind::Receiver, ComponentKind::Exporter] {
-        // A list of invalid ids is not empty; they have been reported.
+        // A list of invalid ids is not empty; these ids have been reported.
         if pipeline.references(kind).is_empty() && !has_items(root, pipeline, kind) {
             let message = format!("must have at least one {}", kind.noun());
             problems.push(Problem::new(position(root, pipeline), pipeline.path.clone(), message));
@@ -77,7 +77,7 @@ fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, pro
     }
 }
 
-/// The body of a pipeline in the tree.
+/// Returns the body of a pipeline in the tree.
 fn body<'a>(root: &'a Node, pipeline: &Pipeline) -> Option<&'a Node> {
     let key = pipeline.path.strip_prefix("service::pipelines::")?;
     root.get("service")?.get("pipelines")?.get(key)
@@ -99,7 +99,7 @@ fn check_reference(
     path: &str,
     problems: &mut Vec<Problem>,
 ) {
-    // Connectors stand where receivers and exporters do.
+    // A connector can be a receiver or an exporter.
     if sections.has(kind, &reference.id) || sections.has(ComponentKind::Connector, &reference.id) {
         return;
     }

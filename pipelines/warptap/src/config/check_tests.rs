@@ -1,25 +1,25 @@
-//! What a configuration is refused with before any component looks at its section.
+//! Problems that are found before components decode their sections.
 
 use config::{ConfigError, Node, Seen};
 
 use crate::config::gates::Gates;
-use crate::config::testing::Made;
+use crate::config::testing::FakeEnvironment;
 use crate::config::{LogLevel, PipelineId, Sections, Sources, load};
 
 fn root(yaml: &str) -> Node {
-    load(&[format!("yaml:{yaml}")], &Made::default()).unwrap().root
+    load(&[format!("yaml:{yaml}")], &FakeEnvironment::default()).unwrap().root
 }
 
-/// A configuration with one pipeline, and with `change` laid on top of it.
+/// Returns a configuration with one pipeline, merged with `change`.
 fn changed(change: &str) -> Node {
     let base =
         "{receivers: {otlp: }, processors: {batch: }, exporters: {debug: }, service: {pipelines: {traces:
         {receivers: [otlp], processors: [batch], exporters: [debug]}}}}";
     let locations = [base, change].map(|yaml| format!("yaml:{yaml}"));
-    load(&locations, &Made::default()).unwrap().root
+    load(&locations, &FakeEnvironment::default()).unwrap().root
 }
 
-/// A configuration is refused with exactly these lines, without their places.
+/// Checks the exact problems of a configuration, without positions.
 #[track_caller]
 fn refuse(root: &Node, want: &[&str]) {
     let error = ConfigError::from(Sections::read(root).problems);
@@ -29,7 +29,7 @@ fn refuse(root: &Node, want: &[&str]) {
 }
 
 #[test]
-fn a_good_configuration_is_read() {
+fn valid_configuration_is_accepted() {
     let root = changed(
         "{exporters: {file/x: }, service::pipelines::logs/a: {receivers: [otlp], exporters: [debug, file/x]}}",
     );
@@ -43,7 +43,7 @@ fn a_good_configuration_is_read() {
 }
 
 #[test]
-fn there_must_be_something_to_run() {
+fn empty_configuration_is_refused() {
     refuse(&root("{}"), &["empty configuration file"]);
     refuse(&root("{receivers: {}, exporters: }"), &["empty configuration file"]);
     refuse(
@@ -62,7 +62,7 @@ fn there_must_be_something_to_run() {
 }
 
 #[test]
-fn a_pipeline_has_both_ends() {
+fn pipelines_need_receivers_and_exporters() {
     let path = "service::pipelines::traces";
     refuse(
         &changed("service::pipelines::traces::receivers: []"),
@@ -82,7 +82,7 @@ fn a_pipeline_has_both_ends() {
 }
 
 #[test]
-fn references_lead_to_what_is_configured() {
+fn references_must_be_configured() {
     let path = "service::pipelines::traces";
     refuse(
         &changed(
@@ -107,7 +107,7 @@ fn references_lead_to_what_is_configured() {
 }
 
 #[test]
-fn ids_are_checked_where_they_are_written() {
+fn ids_are_checked_with_their_position() {
     refuse(
         &changed("receivers: {9x: , 'otlp ': }"),
         &[
@@ -159,7 +159,8 @@ fn profiles_need_their_gate() {
     ];
     let problems = |gates: &[&str]| {
         let gates = Gates::parse(gates).unwrap();
-        let loaded = load(&Sources { locations: locations.to_vec(), gates }, &Made::default()).unwrap();
+        let loaded =
+            load(&Sources { locations: locations.to_vec(), gates }, &FakeEnvironment::default()).unwrap();
         loaded.sections(&Seen::default()).problems
     };
     assert!(problems(&["service.profilesSupport"]).is_empty());
@@ -172,20 +173,20 @@ fn profiles_need_their_gate() {
 }
 
 #[test]
-fn a_gate_allows_to_have_no_pipelines() {
+fn a_gate_permits_no_pipelines() {
     for (yaml, gates, count) in [
         ("yaml:{extensions: {zpages: }, service: {extensions: [zpages]}}", "", 3),
         ("yaml:{extensions: {zpages: }, service: {extensions: [zpages]}}", "service.AllowNoPipelines", 0),
         ("yaml:{}", "service.AllowNoPipelines", 1),
     ] {
         let (locations, gates) = (vec![yaml.to_owned()], Gates::parse(&[gates]).unwrap());
-        let loaded = load(&Sources { locations, gates }, &Made::default()).unwrap();
+        let loaded = load(&Sources { locations, gates }, &FakeEnvironment::default()).unwrap();
         assert_eq!(loaded.sections(&Seen::default()).problems.len(), count, "{yaml}");
     }
 }
 
 #[test]
-fn unknown_keys_are_reported_with_the_nearest() {
+fn unknown_keys_are_reported_with_a_suggestion() {
     refuse(
         &changed(
             "{exporter: {}, service: {pipeline: {}, pipelines::traces::exporter: [], telemetry: {logs: {levle: x}, log: 1}}}",
@@ -201,7 +202,7 @@ fn unknown_keys_are_reported_with_the_nearest() {
 }
 
 #[test]
-fn sections_are_mappings() {
+fn sections_must_be_mappings() {
     refuse(
         &changed("{receivers: [otlp], service::pipelines: x}"),
         &[
@@ -212,7 +213,7 @@ fn sections_are_mappings() {
 }
 
 #[test]
-fn the_log_level_is_one_of_the_collectors() {
+fn log_level_must_be_known() {
     for (text, want) in [("debug", LogLevel::Debug), ("WARN", LogLevel::Warn), ("fatal", LogLevel::Error)] {
         let root = changed(&format!("service::telemetry::logs::level: {text}"));
         assert_eq!(Sections::read(&root).service.telemetry.logs.level, want, "{text}");

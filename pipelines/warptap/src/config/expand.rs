@@ -1,9 +1,9 @@
 //! References in values: `${env:NAME:-default}`, `${NAME}`, `${file:path}`, `${yaml:text}`.
 //!
-//! A value that is one reference becomes what the referred text reads as, and keeps that text for a string
-//! field; a reference inside a longer text is replaced by the text. Keys are never expanded. `$$` stands for
-//! `$`. What is expanded is expanded again until nothing changes; how often, and how much text all that may
-//! retrieve, is bounded.
+//! A value that is a single reference becomes the parsed text of its target, and retains that text for string
+//! fields; a reference within a longer text is replaced by the text. Keys are not expanded. `$$` is a literal `$`.
+//! Results are expanded repeatedly until nothing changes; the number of rounds and the total size of retrieved text
+//! are bounded.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use super::yaml::DEPTH_MAX;
 #[cfg(test)]
 use super::yaml::parse as yaml_parse;
 
-/// How often one value is expanded before it counts as endless.
+/// The maximum number of rounds for one value.
 const ROUNDS_MAX: usize = 1000;
-/// What all expansions of a load may cost: a unit per byte of text, and [`NODE_COST`] per value.
+/// The maximum cost of all expansions of a load: one unit per byte of text, and [`NODE_COST`] per value.
 const COST_MAX: usize = 16 << 20;
 const NODE_COST: usize = 32;
 
-/// Expands every value below `root`. Returns what is wrong and what is odd.
+/// Expands all values below `root`; returns problems and warnings.
 pub(super) fn expand(root: &mut Node, environment: &dyn Environment) -> Findings {
     let mut expander = Expander { environment, cost: 0, findings: Findings::default() };
     expander.node(root, &mut Vec::new());
     expander.findings
 }
 
-/// What an expansion found.
+/// Problems and warnings of an expansion.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
@@ -41,12 +41,12 @@ struct Expander<'a> {
 }
 
 /// A value after one round.
-enum Step {
-    /// Nothing was left to expand.
+enum Round {
+    /// There was nothing to expand.
     Same(String),
-    /// Another text, to be looked at again.
+    /// Another text, which may have more references.
     Text(String),
-    /// Another value, which stands for itself, and the text it was read from.
+    /// A parsed value, and its text.
     Value(Node, String),
 }
 
@@ -82,16 +82,16 @@ impl Expander<'_> {
         path.pop();
     }
 
-    /// Expands a text in place, round by round.
+    /// Expands a text in place until nothing changes.
     fn string(&mut self, node: &mut Node, mut text: String, path: &mut Vec<String>) {
         for _ in 0..ROUNDS_MAX {
             match self.step(text, &node.position) {
-                Ok(Step::Text(next)) => text = next,
-                Ok(Step::Same(last)) => {
+                Ok(Round::Text(next)) => text = next,
+                Ok(Round::Same(last)) => {
                     node.value = Value::String(unescape(last));
                     return;
                 }
-                Ok(Step::Value(value, original)) => {
+                Ok(Round::Value(value, original)) => {
                     node.text = self.original(original, &node.position);
                     node.value = value.value;
                     self.node(node, path);
@@ -108,32 +108,32 @@ impl Expander<'_> {
         self.problem(&node.position, path, "too many recursive expansions".to_owned());
     }
 
-    /// One round: the first reference of `text` is replaced, everywhere it occurs.
-    fn step(&mut self, text: String, position: &Position) -> Result<Step, String> {
-        let Some(range) = find_reference(&text) else { return Ok(Step::Same(text)) };
+    /// Runs one round, which replaces all occurrences of the first reference of `text`.
+    fn step(&mut self, text: String, position: &Position) -> Result<Round, String> {
+        let Some(range) = find_reference(&text) else { return Ok(Round::Same(text)) };
         let reference = &text[range.clone()];
         let retrieved = self.retrieve(&reference[2..reference.len() - 1], position)?;
         if range.len() < text.len() {
             let inserted = retrieved.text().len() * text.matches(reference).count();
             self.pay(text.len() + inserted)?;
-            return Ok(Step::Text(text.replace(reference, retrieved.text())));
+            return Ok(Round::Text(text.replace(reference, retrieved.text())));
         }
         let original = retrieved.text().to_owned();
         let (node, _) = retrieved.read();
         self.pay(NODE_COST * count(&node))?;
         Ok(match node.value {
-            Value::String(text) => Step::Text(text),
-            _ => Step::Value(node, original),
+            Value::String(text) => Round::Text(text),
+            _ => Round::Value(node, original),
         })
     }
 
-    /// The text beside a value, expanded too; none where it cannot be, so that only a string field minds.
+    /// Expands the text of a parsed value; `None` if that fails, which is an error for string fields only.
     fn original(&mut self, mut text: String, position: &Position) -> Option<String> {
         for _ in 0..ROUNDS_MAX {
             match self.step(text, position).ok()? {
-                Step::Same(last) => return Some(unescape(last)),
-                Step::Text(next) => text = next,
-                Step::Value(..) => return None,
+                Round::Same(last) => return Some(unescape(last)),
+                Round::Text(next) => text = next,
+                Round::Value(..) => return None,
             }
         }
         None
@@ -163,17 +163,17 @@ impl Expander<'_> {
     }
 }
 
-/// Maximum number of findings of one kind that are reported.
+/// Adds a finding, up to the maximum number of reported findings of one kind.
 fn push(findings: &mut Vec<Problem>, finding: Problem) {
     if findings.len() < 100 {
         findings.push(finding);
     }
 }
 
-/// The first reference that can be expanded, with its braces: the innermost before the first `}`.
+/// Returns the range of the first reference, including its braces: the innermost before the first `}`.
 ///
-/// An odd number of `$` before its own escapes it. As in the Collector up to v0.159 the search then ends, and
-/// later references of the same text stay as they are.
+/// An odd number of preceding `$` escapes it. As in the Collector up to v0.159 the search then ends, so later
+/// references of the text are not expanded.
 fn find_reference(text: &str) -> Option<Range<usize>> {
     let mut start = 0;
     loop {
@@ -190,7 +190,7 @@ fn unescape(text: String) -> String {
     if text.contains("$$") { text.replace("$$", "$") } else { text }
 }
 
-/// The number of values in a tree.
+/// Returns the number of values in a tree.
 fn count(node: &Node) -> usize {
     match &node.value {
         Value::Sequence(items) => 1 + items.iter().map(count).sum::<usize>(),

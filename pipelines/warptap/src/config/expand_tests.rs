@@ -1,12 +1,12 @@
-//! What references become. Every case but files and the hostile ones was run through the Collector's own resolver
-//! (confmap v1.65.0) and gave the same.
+//! Expansion of references. The cases, except those with files and hostile input, were run through the Collector's
+//! resolver (confmap v1.65.0) with equal results.
 
 use std::sync::Arc;
 
 use super::{expand, yaml_parse};
-use crate::config::testing::{Made, flow};
+use crate::config::testing::{FakeEnvironment, flow};
 
-fn environment() -> Made {
+fn environment() -> FakeEnvironment {
     let env = [
         ("E", "value"),
         ("ONE", "1"),
@@ -26,11 +26,11 @@ fn environment() -> Made {
         ("GROW", "${GROW}${GROW}"),
     ];
     let files = [("part.yaml", b"k: ${ONE}\nl: [x]\n".to_vec()), ("text", b"hello\n".to_vec())];
-    Made { env: env.into(), files: files.into() }
+    FakeEnvironment { env: env.into(), files: files.into() }
 }
 
-/// The value of `a` after expansion, or the first problem.
-fn run(yaml_value: &str, environment: &Made) -> Result<String, String> {
+/// Returns the value of `a` after expansion, or the first problem.
+fn run(yaml_value: &str, environment: &FakeEnvironment) -> Result<String, String> {
     let mut root = yaml_parse(&format!("a: {yaml_value}"), &Arc::from("f")).unwrap();
     let findings = expand(&mut root, environment);
     match findings.problems.first() {
@@ -51,7 +51,7 @@ fn refuse(yaml_value: &str, want: &str) {
 }
 
 #[test]
-fn a_value_that_is_one_reference_takes_type_and_text() {
+fn single_reference_has_type_and_text() {
     check("${E}", r#""value""#);
     check("${env:ONE}", "1<1>");
     check("${OCTAL}", "83<0123>");
@@ -62,7 +62,7 @@ fn a_value_that_is_one_reference_takes_type_and_text() {
 }
 
 #[test]
-fn a_reference_inside_a_text_is_replaced_by_its_text() {
+fn embedded_reference_is_replaced_by_its_text() {
     check("some${E}text", r#""somevaluetext""#);
     check("${E}${ONE}", r#""value1""#);
     check("x${OCTAL}", r#""x0123""#);
@@ -73,14 +73,14 @@ fn a_reference_inside_a_text_is_replaced_by_its_text() {
 }
 
 #[test]
-fn only_braces_make_a_reference() {
+fn references_need_braces() {
     check("$E", r#""$E""#);
     check("${E", r#""${E""#);
     check("E}", r#""E}""#);
 }
 
 #[test]
-fn two_dollars_stand_for_one() {
+fn double_dollar_is_a_literal_dollar() {
     check("$$E", r#""$E""#);
     check("$$$$E", r#""$$E""#);
     check("text$$", r#""text$""#);
@@ -112,7 +112,7 @@ fn unset_variables_have_a_default_or_are_null() {
 }
 
 #[test]
-fn an_unset_variable_is_a_warning_where_it_has_no_default() {
+fn unset_variable_without_default_is_a_warning() {
     for (value, warnings) in [("${U}", 1), ("x${U}", 1), ("${env:U:-d}", 0), ("${EMPTY}", 0), ("$${U}", 0)] {
         let mut root = yaml_parse(&format!("a: {value}"), &Arc::from("f")).unwrap();
         let findings = expand(&mut root, &environment());
@@ -130,19 +130,19 @@ fn references_nest() {
 }
 
 #[test]
-fn a_comment_is_no_part_of_the_value_but_of_the_text() {
-    // Its text holds a reference that is no name: a bool field may have it, a string field may not.
+fn comments_belong_to_the_text_only() {
+    // The text has an invalid reference: it is an error for a string field, and not for a bool field.
     check("${COMMENT}", "true");
     refuse("x${COMMENT}", r#"environment variable "hello.world" has invalid name"#);
 }
 
 #[test]
-fn what_is_no_yaml_is_a_text() {
+fn invalid_yaml_is_a_string() {
     check("${LINES}", r#""a: [1\nb""#);
 }
 
 #[test]
-fn files_are_read_as_yaml_and_as_text() {
+fn files_have_a_value_and_a_text() {
     check("${file:part.yaml}", "{k: 1<1>, l: [\"x\"]}<k: 1\nl: [x]\n>");
     check("${file:text}", r#""hello\n""#);
     check("x${file:text}", r#""xhello\n""#);
@@ -178,7 +178,8 @@ fn endless_expansions_are_reported() {
 #[test]
 fn file_that_includes_itself_is_reported() {
     for file in ["${file:self}", "[${yaml:1}]", "{a: '${file:self}'}", "['${file:self}', '${file:self}']"] {
-        let environment = Made { files: [("self", file.as_bytes().to_vec())].into(), ..environment() };
+        let environment =
+            FakeEnvironment { files: [("self", file.as_bytes().to_vec())].into(), ..environment() };
         assert_eq!(run("${file:self}", &environment).is_err(), file.contains("self"), "{file}");
     }
 }

@@ -1,33 +1,33 @@
-//! Feature gates: which there are, and which are on. The names are the Collector's, so that a command line of
-//! its keeps working; what a gate stands for there and has no counterpart here is accepted with a warning.
+//! Feature gates. They have the Collector's names, so that its command lines are accepted; a gate without a
+//! counterpart causes a warning.
 
 use component::status::GateInfo;
 use config::nearest;
 
-/// Lists are joined, not replaced, where several sources name the components that a service uses.
+/// Appends the lists of components that a service uses when sources are merged, instead of replacing them.
 pub const MERGE_APPEND: &str = "confmap.enableMergeAppendOption";
-/// A service may run without pipelines, for its extensions alone.
+/// Permits a service without pipelines, with extensions only.
 pub const NO_PIPELINES: &str = "service.AllowNoPipelines";
-/// There may be pipelines of profiles.
+/// Permits pipelines of profiles.
 pub const PROFILES: &str = "service.profilesSupport";
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Gate {
-    /// Its name.
+    /// The name of the gate.
     pub id: &'static str,
-    /// Whether it is on where the command line does not name it.
+    /// Whether the gate is enabled by default.
     pub default: bool,
-    /// How settled it is: off by default in alpha, on by default in beta.
+    /// Its stage: disabled by default in alpha, enabled by default in beta.
     pub stage: &'static str,
-    /// What it does here.
+    /// Its effect.
     pub does: &'static str,
 }
 
 /// Description of gates without effect.
 const NOTHING: &str = "Accepted for the sake of command lines that name it; changes nothing here.";
 
-/// All gates, by name.
+/// All gates, sorted by name.
 pub static GATES: [Gate; 17] = [
     alpha(MERGE_APPEND, "Joins the lists of extensions, receivers and exporters of several sources."),
     alpha("exporter.file.nativeCompression", NOTHING),
@@ -57,18 +57,18 @@ const fn beta(id: &'static str, does: &'static str) -> Gate {
 }
 
 impl Gate {
-    /// True where something here asks for it.
+    /// Returns whether the gate has an effect.
     pub fn has_effect(&self) -> bool {
         self.does != NOTHING
     }
 }
 
-/// Which gates the command line turned on or off.
+/// The gates that the command line enables or disables.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gates(Vec<(&'static Gate, bool)>);
 
 impl Gates {
-    /// Reads the values of `--feature-gates`, each a list such as `a,+b,-c`; of two mentions the later counts.
+    /// Parses the values of `--feature-gates`, each a list such as `a,+b,-c`; the last mention of a gate applies.
     pub fn parse(lists: &[impl AsRef<str>]) -> Result<Self, String> {
         let mut gates = Gates::default();
         for list in lists.iter().map(AsRef::as_ref).filter(|list| !list.is_empty()) {
@@ -79,13 +79,13 @@ impl Gates {
         Ok(gates)
     }
 
-    /// Whether the gate of that name is on.
+    /// Returns whether a gate is enabled.
     pub fn is_on(&self, id: &str) -> bool {
         let setting = self.0.iter().rev().find(|(gate, _)| gate.id == id).map(|(_, is_on)| *is_on);
         setting.unwrap_or_else(|| find(id).is_some_and(|gate| gate.default))
     }
 
-    /// All gates, as they are shown.
+    /// Returns the state of all gates.
     pub fn shown(&self) -> Vec<GateInfo> {
         let shown = |gate: &Gate| GateInfo {
             id: gate.id.to_owned(),
@@ -96,12 +96,12 @@ impl Gates {
         GATES.iter().map(shown).collect()
     }
 
-    /// The gates that were turned away from their default to no effect.
+    /// Returns the gates without effect that the command line changes.
     pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().filter(|(gate, is_on)| !gate.has_effect() && *is_on != gate.default).map(|(g, _)| g.id)
     }
 
-    /// Adds one list, or tells all that is wrong with it.
+    /// Adds one list, or returns all its errors.
     fn take(&mut self, list: &str) -> Result<(), Vec<String>> {
         let mut wrong = Vec::new();
         for (index, item) in list.split(',').enumerate() {
@@ -125,7 +125,7 @@ fn read_item(index: usize, item: &str) -> Result<(&'static Gate, bool), String> 
     find(id).map(|gate| (gate, is_on)).ok_or_else(|| no_such(id))
 }
 
-/// The row of that name.
+/// Returns the gate of that name.
 pub fn find(id: &str) -> Option<&'static Gate> {
     GATES.iter().find(|gate| gate.id == id)
 }
@@ -141,12 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_sorted_and_each_is_there_once() {
+    fn rows_are_sorted_and_unique() {
         assert!(GATES.is_sorted_by(|a, b| a.id < b.id));
     }
 
     #[test]
-    fn lists_turn_gates_on_and_off_and_the_last_word_counts() {
+    fn the_last_mention_of_a_gate_applies() {
         for (lists, is_on) in [
             (vec![], false),
             (vec![""], false),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_gate_is_refused_with_the_nearest() {
+    fn unknown_gates_are_refused_with_a_suggestion() {
         for (list, want) in [
             (
                 "service.profileSupport",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_known() {
+    fn gates_without_effect_are_returned() {
         let gates =
             Gates::parse(&["ottl.set.allowNil,service.profilesSupport,ottl.PanicDuplicateName"]).unwrap();
         assert_eq!(gates.without_effect().collect::<Vec<_>>(), ["ottl.set.allowNil"]);

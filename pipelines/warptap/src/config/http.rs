@@ -1,7 +1,7 @@
-//! Configurations from web servers: one GET, bounded in time, size and redirects.
+//! Configurations from web servers: one GET request, with limits of time, size and redirects.
 //!
-//! It runs on its own thread and runtime, since the loader is synchronous and may be called from asynchronous
-//! code. TLS trusts the authorities of the machine, and proxies are those of the environment.
+//! It runs on its own thread and runtime, because the loader is synchronous and may be called from asynchronous
+//! code. It trusts the authorities of the machine and uses the proxies of the environment.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::prepare::VERSION;
 
 /// Time limit for the whole operation.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// Redirects that are followed, at most.
+/// The maximum number of redirects.
 const REDIRECTS_MAX: usize = 10;
 
 /// Returns the body at `uri`, of at most `limit` bytes.
@@ -26,7 +26,7 @@ pub(super) fn get(uri: &str, limit: usize) -> Result<Vec<u8>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| format!("cannot start the runtime: {e}"))?;
         let outcome = runtime.block_on(async { tokio::time::timeout(TIME_MAX, follow(uri, limit)).await });
-        // A pending name lookup is not waited for.
+        // Shuts down without waiting for a pending name lookup.
         runtime.shutdown_background();
         outcome.unwrap_or_else(|_| Err(format!("no answer within {} s", TIME_MAX.as_secs())))
     });
@@ -34,7 +34,7 @@ pub(super) fn get(uri: &str, limit: usize) -> Result<Vec<u8>, String> {
     fetching.join().unwrap_or_else(|_| Err("the fetch broke off".to_owned()))
 }
 
-/// Gets a URI and follows redirects.
+/// Requests a URI and follows redirects.
 async fn follow(mut uri: Uri, limit: usize) -> Result<Vec<u8>, String> {
     for _ in 0..=REDIRECTS_MAX {
         match get_once(&uri, limit).await? {
@@ -68,7 +68,7 @@ async fn get_once(uri: &Uri, limit: usize) -> Result<Answer, String> {
     read_body(response, limit).await.map(|body| Answer::Body(body.to_vec()))
 }
 
-/// Returns a client for one request. Only an `https` URI needs the authorities of the machine.
+/// Returns a client for one request. The authorities of the machine are loaded for `https` only.
 fn client(uri: &Uri) -> Result<HttpClient, String> {
     let tls = match (uri.scheme_str(), uri.host()) {
         (Some("http"), Some(_)) => UseTls::No,

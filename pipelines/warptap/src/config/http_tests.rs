@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use super::get;
 
-/// A server that answers each connection with the next text; its port, and the request lines it saw.
+/// Starts a server that answers each connection with the next text; returns its port and the request lines.
 fn serve(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -16,7 +16,7 @@ fn serve(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<String>>) {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
             asked.extend(lines.next());
             lines.find(String::is_empty);
-            // A client that has read enough goes away.
+            // The client may have closed the connection.
             let _ = stream.write_all(answer.as_bytes());
         }
         asked
@@ -28,7 +28,7 @@ fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// What comes of a server's answers; the limit is ten bytes.
+/// Checks the result of a server's answers, with a limit of ten bytes.
 #[track_caller]
 fn check(answers: &[String], want: Result<&str, &str>) {
     let (port, serving) = serve(answers.to_vec());
@@ -69,7 +69,7 @@ fn redirects_are_followed_up_to_a_limit() {
 }
 
 #[test]
-fn without_a_server_there_is_no_answer() {
+fn missing_server_is_an_error() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for (uri, want) in [
         (format!("http://127.0.0.1:{port}/"), "cannot connect"),
@@ -83,7 +83,7 @@ fn without_a_server_there_is_no_answer() {
 }
 
 #[test]
-fn tls_does_not_trust_just_anyone() {
+fn unknown_authorities_are_not_trusted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"not TLS at all"));

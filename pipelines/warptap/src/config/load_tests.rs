@@ -1,14 +1,14 @@
-//! Whole loads: several locations, merged and expanded.
+//! Loading of several locations, merged and expanded.
 
-use super::testing::{Made, flow};
+use super::testing::{FakeEnvironment, flow};
 use super::{Loaded, load};
 
-fn run(locations: &[&str], environment: &Made) -> Result<Loaded, String> {
+fn run(locations: &[&str], environment: &FakeEnvironment) -> Result<Loaded, String> {
     let locations: Vec<String> = locations.iter().map(|l| (*l).to_owned()).collect();
     load(locations.as_slice(), environment).map_err(|e| e.to_string())
 }
 
-fn environment() -> Made {
+fn environment() -> FakeEnvironment {
     let files = [
         ("base.yaml", b"receivers:\n  otlp:\nexporters:\n  debug: {verbosity: basic}\n".to_vec()),
         ("over.yaml", b"exporters::debug::verbosity: ${LEVEL}\n".to_vec()),
@@ -18,7 +18,7 @@ fn environment() -> Made {
         ("flat.yaml", b"b::c: 1\n".to_vec()),
         ("empty.yaml", Vec::new()),
     ];
-    Made { env: [("LEVEL", "detailed"), ("WHOLE", "a: {b: 2}")].into(), files: files.into() }
+    FakeEnvironment { env: [("LEVEL", "detailed"), ("WHOLE", "a: {b: 2}")].into(), files: files.into() }
 }
 
 #[track_caller]
@@ -34,7 +34,7 @@ fn refuse(locations: &[&str], want: &str) {
 }
 
 #[test]
-fn later_locations_lie_on_top_of_earlier_ones() {
+fn later_locations_take_precedence() {
     check(
         &["base.yaml", "over.yaml"],
         r#"{receivers: {otlp: null}, exporters: {debug: {verbosity: "detailed"}}}"#,
@@ -46,12 +46,12 @@ fn later_locations_lie_on_top_of_earlier_ones() {
 }
 
 #[test]
-fn keys_of_a_referenced_file_nest_too() {
+fn keys_of_referenced_files_are_nested() {
     check(&["yaml:a: ${file:flat.yaml}"], "{a: {b: {c: 1}}<b::c: 1\n>}");
 }
 
 #[test]
-fn places_survive_the_merge() {
+fn positions_survive_the_merge() {
     let root = run(&["base.yaml", "over.yaml"], &environment()).unwrap().root;
     let verbosity = root.get("exporters").unwrap().get("debug").unwrap().get("verbosity").unwrap();
     assert_eq!(verbosity.position.to_string(), "over.yaml:1:30");

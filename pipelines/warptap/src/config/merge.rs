@@ -1,8 +1,8 @@
-//! Several sources become one tree: mappings merge key by key, everything else is replaced, null included.
+//! Merging of sources: mappings are merged by key; other values, including null, are replaced.
 //!
-//! Where a gate asks for it, the lists that name the components of a service are joined in place of that.
+//! A feature gate makes the lists of a service's components be appended instead.
 //!
-//! A key with `::` in it stands for nested mappings, anywhere in a file but below lists.
+//! A key that contains `::` denotes nested mappings, anywhere in a file except below lists.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use config::{Entry, Node, Position, Problem, Value};
 
 use super::yaml::DEPTH_MAX;
 
-/// What becomes of two lists.
+/// How lists are merged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Lists {
-    /// The upper one stands.
+    /// The later list replaces the earlier one.
     Replace,
-    /// Those that name components of the service are joined, each item once.
+    /// Lists of a service's components are appended without duplicates.
     Append,
 }
 
-/// Lays `over` on top of `base`, the root of a configuration.
+/// Merges `over` into `base`, the root of a configuration.
 pub(super) fn merge(base: &mut Node, over: Node, lists: Lists) {
     merge_at(base, over, lists, &mut Vec::new());
 }
@@ -38,7 +38,8 @@ fn merge_at(base: &mut Node, over: Node, lists: Lists, path: &mut Vec<String>) {
     }
 }
 
-/// True for `service::extensions`, and for any `receivers` and `exporters` below the service.
+/// Returns whether lists at this path are appended: `service::extensions`, and any `receivers` and `exporters`
+/// below the service.
 fn joins(path: &[String]) -> bool {
     match path {
         [first, .., last] if first == "service" => {
@@ -63,8 +64,8 @@ fn merge_entries(below: &mut Vec<Entry>, above: Vec<Entry>, lists: Lists, path: 
     }
 }
 
-/// Turns every key such as `a::b` into nested mappings. A value that two keys of one file lead to is a
-/// problem, unless both are mappings: then they merge.
+/// Expands keys such as `a::b` to nested mappings. Two keys of one file for the same value are a problem, unless
+/// both values are mappings, which are merged.
 pub(super) fn unflatten(node: &mut Node, problems: &mut Vec<Problem>) {
     unflatten_below(node, DEPTH_MAX, problems);
 }
@@ -92,7 +93,7 @@ fn regroup(entries: Vec<Entry>, depth_left: usize, problems: &mut Vec<Problem>) 
     grouped.entries
 }
 
-/// `a::b: 1` as `a: {b: 1}`.
+/// Returns `a::b: 1` as `a: {b: 1}`.
 fn nested(entry: Entry) -> Entry {
     let Entry { key, position, value } = entry;
     let mut keys: Vec<&str> = key.split("::").collect();
@@ -104,7 +105,7 @@ fn nested(entry: Entry) -> Entry {
     Entry { key: outermost.to_owned(), position, value }
 }
 
-/// The entries of a mapping, with the place of each key.
+/// The entries of a mapping, and the position of each key.
 #[derive(Default)]
 struct Group {
     entries: Vec<Entry>,
@@ -123,7 +124,7 @@ impl Group {
     }
 }
 
-/// Joins two values of one key.
+/// Merges two values of one key.
 fn join(first: &mut Entry, second: Entry, problems: &mut Vec<Problem>) {
     match (&mut first.value.value, second.value.value) {
         (Value::Mapping(entries), Value::Mapping(more)) => {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_merge_and_the_rest_is_replaced() {
+    fn mappings_merge_and_other_values_are_replaced() {
         check_merge(r#"{"a": {"b": 1, "c": 2}}"#, r#"{"a": {"c": 3, "d": 4}}"#, "{a: {b: 1, c: 3, d: 4}}");
         check_merge(r#"{"a": [1, 2]}"#, r#"{"a": [3]}"#, "{a: [3]}");
         check_merge(r#"{"a": {"b": 1}}"#, r#"{"a": 2}"#, "{a: 2}");
@@ -168,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn null_replaces_and_an_empty_mapping_does_not() {
+    fn null_replaces_and_empty_mappings_do_not() {
         check_merge(r#"{"a": {"b": 1}}"#, r#"{"a": null}"#, "{a: null}");
         check_merge(r#"{"a": {"b": 1}}"#, r#"{"a": {}}"#, "{a: {b: 1}}");
         check_merge(r#"{"a": null}"#, r#"{"a": {"b": 1}}"#, "{a: {b: 1}}");
     }
 
     #[test]
-    fn the_lists_of_a_service_are_joined_where_that_is_asked_for() {
+    fn component_lists_are_appended_with_the_gate() {
         let base = r#"{"service": {"extensions": [1], "pipelines": {"logs": {"receivers": [1, 2], "processors": [1]}}}, "receivers": [1]}"#;
         let over = r#"{"service": {"extensions": [2], "pipelines": {"logs": {"receivers": [2, 3], "processors": [2]}}}, "receivers": [2]}"#;
         check_merge_by(
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn double_colons_nest_wherever_a_mapping_leads() {
+    fn double_colons_denote_nested_mappings() {
         check_unflatten(r#"{"a::b::c": 1}"#, Ok("{a: {b: {c: 1}}}"));
         check_unflatten(r#"{"a": {"b::c": 1}}"#, Ok("{a: {b: {c: 1}}}"));
         check_unflatten(r#"{"a::b": {"c::d": 1}}"#, Ok("{a: {b: {c: {d: 1}}}}"));
@@ -209,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_to_one_value_are_a_problem() {
+    fn two_keys_for_one_value_are_a_problem() {
         check_unflatten(r#"{"a::b": 1, "a": {"b": 2}}"#, Err("already defined"));
         check_unflatten(r#"{"a": 1, "a::b": 2}"#, Err("already defined"));
     }
 
     #[test]
-    fn a_key_cannot_nest_without_bound() {
+    fn nesting_of_keys_is_bounded() {
         let deep = vec!["a"; 200].join("::");
         check_unflatten(&format!(r#"{{"{deep}": 1}}"#), Err("deeper than"));
     }

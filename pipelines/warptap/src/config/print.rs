@@ -1,7 +1,7 @@
-//! A loaded configuration as it is printed: the values that its readers took, and no secrets.
+//! Printing of a loaded configuration, as its components decoded it and without secrets.
 //!
-//! What the sources, references and defaults of the *loader* made of it is shown; the defaults of components
-//! are theirs, and stay out. A value that no component read may be anything, so it counts as a secret.
+//! Sources, references and the defaults of the loader are resolved; defaults of components are not printed. A value
+//! that no component decoded is treated as a secret.
 
 use config::{GoDuration, Node, Reading, Seen, Value};
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
@@ -9,22 +9,22 @@ use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use super::sections::ComponentKind;
 use crate::cli::PrintMode;
 
-/// What stands in place of a secret.
+/// The printed form of a secret.
 const REDACTED: &str = "[REDACTED]";
 
-/// A configuration to be serialised.
+/// A configuration to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Printed<'a> {
-    /// Its tree.
+    /// The root of the tree.
     pub root: &'a Node,
-    /// How its components read it.
+    /// How the components decoded it.
     pub seen: &'a Seen,
-    /// What of it is shown.
+    /// Whether secrets are printed.
     pub mode: PrintMode,
 }
 
 impl Printed<'_> {
-    /// As YAML that reads back, here and elsewhere.
+    /// Returns YAML that every YAML parser reads as the same values.
     pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
         super::to_yaml(self)
     }
@@ -43,10 +43,10 @@ impl Serialize for Printed<'_> {
     }
 }
 
-/// Returns the printed form of a scalar that no component read.
+/// How a value that no component decoded is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Unread {
-    /// The service has no secrets but its headers.
+    /// Printed, as values of the service are, which has no secrets except headers.
     Shown,
     Hidden,
 }
@@ -83,7 +83,7 @@ impl Shown<'_> {
     fn scalar<S: Serializer>(&self, reading: Option<Reading>, serializer: S) -> Result<S::Ok, S::Error> {
         match (reading, &self.node.value, &self.node.text) {
             (Some(Reading::Duration(duration)), ..) => serializer.collect_str(&GoDuration::from(duration)),
-            (Some(Reading::Pieces), Value::String(text), _) => pieces(text, serializer),
+            (Some(Reading::Pieces), Value::String(text), _) => serialize_list(text, serializer),
             (Some(Reading::Text | Reading::Secret), _, Some(text)) => serializer.serialize_str(text),
             (Some(Reading::Text | Reading::Secret), Value::Null, _) => serializer.serialize_str(""),
             (Some(Reading::Bool), Value::Null, _) => serializer.serialize_bool(false),
@@ -116,10 +116,10 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// The parts of a text that was read as a list.
-fn pieces<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    let pieces = text.split(',').filter(|_| !text.is_empty());
-    serializer.collect_seq(pieces)
+/// Serializes a text that was decoded as a list.
+fn serialize_list<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let serialize_list = text.split(',').filter(|_| !text.is_empty());
+    serializer.collect_seq(serialize_list)
 }
 
 fn integer<S: Serializer>(i: i128, serializer: S) -> Result<S::Ok, S::Error> {

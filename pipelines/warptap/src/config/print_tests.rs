@@ -1,4 +1,4 @@
-//! What is printed of a configuration, and that it can be read again.
+//! Printed configurations, and that they can be parsed.
 
 use config::GoDuration;
 use config::{Headers, Optional, Secret, Section, Seen};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::{PrintMode, Printed};
-use crate::config::testing::{Made, flow};
+use crate::config::testing::{FakeEnvironment, flow};
 use crate::config::yaml_out::to_text;
 use crate::config::{Sources, load};
 
@@ -24,20 +24,24 @@ struct Config {
     ignored: serde::de::IgnoredAny,
 }
 
-fn environment() -> Made {
-    Made { env: [("OCTAL", "0123"), ("TOKEN", "123456"), ("MAP", "{a: 1}")].into(), ..Made::default() }
+fn environment() -> FakeEnvironment {
+    FakeEnvironment {
+        env: [("OCTAL", "0123"), ("TOKEN", "123456"), ("MAP", "{a: 1}")].into(),
+        ..FakeEnvironment::default()
+    }
 }
 
-/// What a component's section is printed as, as one line.
+/// Returns the printed form of a component's section in one line.
 fn print(section: &str, mode: PrintMode) -> String {
     let locations = [format!("yaml:receivers::x: {section}")];
     let loaded = load(Sources::from(&locations), &environment()).unwrap();
     let seen = Seen::default();
     let node = loaded.root.get("receivers").unwrap().get("x").unwrap();
-    // A section that does not decode is printed all the same.
+    // A section with errors is printed, too.
     let _ = Section::new("x", node).noting(&seen).decode::<Config>();
     let text = Printed { root: &loaded.root, seen: &seen, mode }.to_yaml().unwrap();
-    let again = load(&[format!("yaml:{}", text.replace('$', "$$"))], &Made::default()).expect(&text);
+    let again =
+        load(&[format!("yaml:{}", text.replace('$', "$$"))], &FakeEnvironment::default()).expect(&text);
     flow(again.root.get("receivers").unwrap().get("x").unwrap())
 }
 
@@ -53,7 +57,7 @@ fn check_same(section: &str, want: &str) {
 }
 
 #[test]
-fn values_are_printed_as_they_are_read() {
+fn values_are_printed_as_decoded() {
     check_same("{text: '${OCTAL}', number: '${OCTAL}'}", r#"{text: "0123", number: 83}"#);
     check_same("{wait: 90000000000}", r#"{wait: "1m30s"}"#);
     check_same("{wait: 1500ms}", r#"{wait: "1.5s"}"#);
@@ -100,7 +104,7 @@ fn unread_values_may_be_secrets() {
 }
 
 #[test]
-fn texts_that_look_like_something_else_are_quoted() {
+fn ambiguous_texts_are_quoted() {
     for text in [
         "0123",
         "0o17",
@@ -136,7 +140,7 @@ fn texts_that_look_like_something_else_are_quoted() {
 
 proptest! {
     #[test]
-    fn every_text_reads_back(text in "[-+.0-9_oxbeE:#'\"\\[\\]{}, \na-fyns~\u{85}\u{2028}\u{feff}é]{0,8}") {
+    fn every_text_is_parsed_unchanged(text in "[-+.0-9_oxbeE:#'\"\\[\\]{}, \na-fyns~\u{85}\u{2028}\u{feff}é]{0,8}") {
         let yaml = to_text(&text.as_str().into());
         let again = crate::config::yaml::parse(&yaml, &std::sync::Arc::from("x")).unwrap();
         prop_assert_eq!(flow(&again), format!("{text:?}"));

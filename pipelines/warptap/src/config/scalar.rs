@@ -1,12 +1,12 @@
-//! What a plain scalar means: the rules of the YAML library that the Collector reads its files with
-//! (go-yaml v3), which are neither YAML 1.1's nor 1.2's.
+//! Types of plain scalars, by the rules of the Collector's YAML library (go-yaml v3), which are neither those of
+//! YAML 1.1 nor of 1.2.
 //!
-//! `0123` and `0o123` are octal, `1_000` is a thousand, `yes` and `on` are texts. Timestamps, which that
-//! library gives a type of their own, stay texts here: no key of a configuration is one.
+//! `0123` and `0o123` are octal, `1_000` is a thousand, `yes` and `on` are strings. Timestamps, for which that
+//! library has a type, are strings here, because no configuration key is one.
 
 use config::Value;
 
-/// Reads a scalar without quotes and without a tag.
+/// Returns the value of a scalar without quotes and without a tag.
 pub(super) fn resolve(text: &str) -> Value {
     if let Some((_, value)) = WORDS.iter().find(|(word, _)| *word == text) {
         return value.clone();
@@ -19,7 +19,7 @@ pub(super) fn resolve(text: &str) -> Value {
     number.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Every word that is not a text. Other spellings, such as `tRue`, are texts.
+/// All words that are not strings. Other spellings, such as `tRue`, are strings.
 static WORDS: [(&str, Value); 23] = [
     ("", Value::Null),
     ("~", Value::Null),
@@ -46,13 +46,13 @@ static WORDS: [(&str, Value); 23] = [
     ("-.INF", Value::Float(f64::NEG_INFINITY)),
 ];
 
-/// A number that begins with a digit or a sign; underscores may stand anywhere after that.
+/// Parses a number, which begins with a digit or a sign; underscores may be anywhere after that.
 fn number(text: &str) -> Option<Value> {
     let plain = text.replace('_', "");
     integer(&plain).map(Value::Int).or_else(|| float(&plain))
 }
 
-/// A whole number that fits one of Go's 64-bit integers.
+/// Parses an integer that fits one of Go's 64-bit types.
 fn integer(plain: &str) -> Option<i128> {
     let (sign, unsigned) = match plain.strip_prefix(['+', '-']) {
         Some(rest) => (Some(plain.as_bytes()[0]), rest),
@@ -67,7 +67,7 @@ fn integer(plain: &str) -> Option<i128> {
     range.contains(&value).then_some(value)
 }
 
-/// Prefixes and the base they announce, longest first.
+/// Prefixes and their bases, longest first.
 const BASES: [(&str, u32); 7] =
     [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2), ("0B", 2), ("0", 8)];
 
@@ -77,11 +77,11 @@ fn magnitude(unsigned: &str) -> Option<u128> {
         .find_map(|(prefix, base)| Some((unsigned.strip_prefix(prefix)?, *base)))
         .filter(|_| unsigned != "0")
         .unwrap_or((unsigned, 10));
-    // Rust would accept a second sign here.
+    // `from_str_radix` would accept a second sign.
     digits.chars().all(|c| c.is_digit(base)).then(|| u128::from_str_radix(digits, base).ok())?
 }
 
-/// A decimal number with a point or an exponent; too large for a double is a text.
+/// Parses a decimal number with a point or an exponent; numbers out of range are strings.
 fn float(plain: &str) -> Option<Value> {
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(plain);
     let starts_well = unsigned.starts_with(|c: char| c.is_ascii_digit())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_read_in_every_base() {
+    fn integers_have_several_bases() {
         check(
             Value::Int(83),
             &["83", "+83", "8_3", "83_", "0123", "0_123", "0o123", "0O123", "0x53", "0X_53"],
@@ -115,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_a_point_an_exponent_or_too_many_digits() {
+    fn floats_have_a_point_an_exponent_or_many_digits() {
         check(Value::Float(1.0), &["1.", "1.0", "1e0", "+1.", "0.1e1", "01.0", "1_._0"]);
         check(Value::Float(0.5), &[".5", "0.5", "+.5", "5e-1"]);
         check(Value::Float(-0.5), &["-.5"]);
-        // No octal digit: the octal rule does not hold, the decimal one does.
+        // 8 and 9 are not octal digits, so the decimal rule applies.
         check(Value::Float(89.0), &["089"]);
         check(Value::Float(18446744073709551616.0), &["18446744073709551616"]);
         check(Value::Float(f64::INFINITY), &[".inf", "+.Inf"]);
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn words_are_few() {
+    fn only_listed_words_are_not_strings() {
         check(Value::Null, &["", "~", "null", "Null", "NULL"]);
         check(Value::Bool(true), &["true", "True", "TRUE"]);
         check(Value::Bool(false), &["false", "False", "FALSE"]);
     }
 
     #[test]
-    fn everything_else_is_a_text() {
+    fn other_scalars_are_strings() {
         let texts = [
             "yes",
             "no",

@@ -1,6 +1,6 @@
-//! The top level of a configuration: which components are configured, under which ids, and the service.
+//! The top level of a configuration: the configured components by kind and id, and the service.
 //!
-//! Reading goes on after a problem, so that one run tells all of them.
+//! Decoding continues after a problem, so that one run reports all of them.
 
 use component::{ComponentId, IdError};
 use config::{Node, Position, Problem, Section, Seen, Value};
@@ -10,18 +10,18 @@ use serde::de::IgnoredAny;
 use super::gates::Gates;
 use super::service::Service;
 
-/// The kinds of components, by the section they are configured in.
+/// The kinds of components, in the order of their sections.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ComponentKind {
-    /// `connectors`
+    /// A row of `connectors`.
     Connector,
-    /// `exporters`
+    /// A row of `exporters`.
     Exporter,
-    /// `extensions`
+    /// A row of `extensions`.
     Extension,
-    /// `processors`
+    /// A row of `processors`.
     Processor,
-    /// `receivers`
+    /// A row of `receivers`.
     Receiver,
 }
 
@@ -35,7 +35,7 @@ impl ComponentKind {
         ComponentKind::Receiver,
     ];
 
-    /// The key of the section: `exporters`.
+    /// Returns the key of the section, such as `exporters`.
     pub fn section(self) -> &'static str {
         match self {
             ComponentKind::Connector => "connectors",
@@ -46,57 +46,57 @@ impl ComponentKind {
         }
     }
 
-    /// The word for one of them: `exporter`.
+    /// Returns the noun, such as `exporter`.
     pub fn noun(self) -> &'static str {
         self.section().trim_end_matches('s')
     }
 }
 
-/// One component as configured.
+/// A configured component.
 #[derive(Clone, Debug)]
 pub struct Configured<'a> {
-    /// In which section it stands.
+    /// The kind of the component.
     pub kind: ComponentKind,
-    /// Its id.
+    /// The id of the component.
     pub id: ComponentId,
-    /// Its config path, such as `exporters::otlp_grpc`.
+    /// The path in the configuration, such as `exporters::otlp_grpc`.
     pub path: String,
-    /// Its body.
+    /// The value of its section.
     pub node: &'a Node,
-    /// The place of its key.
+    /// The position of its key.
     pub position: &'a Position,
-    /// Where it is noted how its section is read, if it is.
+    /// Records how the section is decoded.
     seen: Option<&'a Seen>,
 }
 
 impl Configured<'_> {
-    /// Its section, to be decoded by the component.
+    /// Returns the section, which the component decodes.
     pub fn section(&self) -> Section<'_> {
         let section = Section::new(&self.path, self.node);
         self.seen.map_or(section, |seen| section.noting(seen))
     }
 
-    /// A problem with the component as a whole.
+    /// Returns a problem of the component as a whole.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.position.clone(), self.path.clone(), message)
     }
 }
 
-/// A configuration whose structure is known.
+/// The structure of a configuration.
 #[derive(Clone, Debug)]
 pub struct Sections<'a> {
     /// All components, by section and id.
     pub components: Vec<Configured<'a>>,
-    /// Pipelines and telemetry.
+    /// Pipelines, extensions and telemetry.
     pub service: Service,
-    /// What is wrong so far. A plan is refused with these and with what its components find.
+    /// The problems so far. A plan adds those of the components.
     pub problems: Vec<Problem>,
-    /// What is odd but no error.
+    /// The warnings so far.
     pub warnings: Vec<Problem>,
 }
 
 impl<'a> Sections<'a> {
-    /// Reads the top level of a loaded tree, with every gate as it is by default.
+    /// Reads the top level of a loaded tree with default feature gates.
     pub fn read(root: &'a Node) -> Self {
         Sections::read_by(root, &Gates::default(), None)
     }
@@ -118,18 +118,18 @@ impl<'a> Sections<'a> {
         sections
     }
 
-    /// The components of one kind, by id.
+    /// Returns the components of one kind, sorted by id.
     pub fn of(&self, kind: ComponentKind) -> impl Iterator<Item = &Configured<'a>> {
         self.components.iter().filter(move |c| c.kind == kind)
     }
 
-    /// True where a component of that kind and id is configured.
+    /// Returns whether a component of that kind and id is configured.
     pub fn has(&self, kind: ComponentKind, id: &ComponentId) -> bool {
         self.of(kind).any(|c| c.id == *id)
     }
 }
 
-/// Finds the keys of the top level that do not exist.
+/// Finds unknown keys of the top level.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct TopLevel {

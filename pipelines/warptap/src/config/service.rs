@@ -1,4 +1,4 @@
-//! The `service` section: pipelines and extensions; its telemetry is read by [`super::telemetry`].
+//! The section `service`: pipelines and extensions. Its telemetry is in [`super::telemetry`].
 
 use std::fmt;
 
@@ -11,34 +11,34 @@ use serde::{Deserialize, Deserializer};
 use super::sections::ComponentKind;
 use super::telemetry::TelemetryConfig;
 
-/// What the service runs.
+/// The configured service.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// The pipelines, in the order of the file.
     pub pipelines: Vec<Pipeline>,
-    /// The extensions to start, in the order given.
+    /// The extensions, in the order in which they start.
     pub extensions: Vec<Reference>,
-    /// What the collector tells of itself.
+    /// Telemetry of the collector about itself.
     pub telemetry: TelemetryConfig,
 }
 
-/// A pipeline as configured.
+/// A configured pipeline.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    /// Its id.
+    /// The id of the pipeline.
     pub id: PipelineId,
-    /// Its config path, such as `service::pipelines::traces`.
+    /// The path in the configuration, such as `service::pipelines::traces`.
     pub path: String,
-    /// Where its data comes from.
+    /// The receivers, or connectors, whose data it gets.
     pub receivers: Vec<Reference>,
-    /// What is done to it, in this order.
+    /// The processors, in order.
     pub processors: Vec<Reference>,
-    /// Where it goes.
+    /// The exporters, or connectors, that get its data.
     pub exporters: Vec<Reference>,
 }
 
 impl Pipeline {
-    /// The references to components of one kind.
+    /// Returns the references to components of one kind.
     pub fn references(&self, kind: ComponentKind) -> &[Reference] {
         match kind {
             ComponentKind::Receiver => &self.receivers,
@@ -49,28 +49,28 @@ impl Pipeline {
     }
 }
 
-/// The name of a component where it is used.
+/// A reference to a component.
 #[derive(Clone, Debug)]
 pub struct Reference {
-    /// The component.
+    /// The id of the component.
     pub id: ComponentId,
-    /// Where it is written.
+    /// The position of the reference.
     pub position: Position,
 }
 
-/// A pipeline's id: the signal it carries, and perhaps a name.
+/// The id of a pipeline: a signal and an optional name.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct PipelineId {
-    /// What it carries.
+    /// The signal of the pipeline.
     pub signal: Signal,
-    /// What stands behind the slash; empty where there is none.
+    /// The name after the slash; empty if there is none.
     pub name: String,
 }
 
 impl PipelineId {
-    /// Reads `signal` or `signal/name`, trimming white space around both.
+    /// Parses `signal` or `signal/name`, ignoring white space around both.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // A signal is shaped like a component type, and the name like a component's.
+        // Signals have the syntax of component types, and names that of component names.
         let id = ComponentId::parse(text).map_err(|e| e.to_string())?;
         let signal = Signal::ALL.into_iter().find(|s| s.name() == id.kind());
         let signal = signal.ok_or_else(|| unknown_signal(text, id.kind()))?;
@@ -93,17 +93,17 @@ impl fmt::Display for PipelineId {
     }
 }
 
-/// How severe a message must be to be logged, in the Collector's words.
+/// The minimum severity of logged messages, as in the Collector.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// Everything.
+    /// Logs everything.
     Debug,
-    /// Changes of state, and worse.
+    /// Logs changes of state and above.
     #[default]
     Info,
-    /// What is odd, and worse.
+    /// Logs irregularities and above.
     Warn,
-    /// What failed. The levels above error count as this one.
+    /// Logs failures. Levels above error are treated as error.
     Error,
 }
 
@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for LogLevel {
 }
 
 impl Service {
-    /// Reads the section of a loaded tree, noting what is wrong and what has no effect.
+    /// Reads the section; adds problems and warnings.
     pub(super) fn read(root: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
         let Some(node) = root.get("service") else { return Service::default() };
         let keys: ServiceKeys = noted(Section::new("service", node), problems);
@@ -138,7 +138,7 @@ impl Service {
     }
 }
 
-/// The keys of the section. Those of type [`IgnoredAny`] are read one by one.
+/// The keys of the section. Those of type [`IgnoredAny`] are read individually.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ServiceKeys {
@@ -155,7 +155,7 @@ struct PipelineKeys {
     receivers: Vec<String>,
 }
 
-/// Decodes a section, or notes what is wrong and goes on with the defaults.
+/// Decodes a section; on errors, adds problems and returns the defaults.
 fn noted<T: Default + for<'de> Deserialize<'de>>(section: Section<'_>, problems: &mut Vec<Problem>) -> T {
     section.decode().unwrap_or_else(|error| {
         problems.extend(error.into_problems());
@@ -189,7 +189,7 @@ fn read_pipelines(service: &Node, problems: &mut Vec<Problem>) -> Vec<Pipeline> 
     pipelines
 }
 
-/// Reads a list of ids, which stands at `key` of the section at `path`.
+/// Reads the list of ids at `key` of the section at `path`.
 fn references(
     path: &str,
     key: &str,
@@ -198,7 +198,7 @@ fn references(
     problems: &mut Vec<Problem>,
 ) -> Vec<Reference> {
     let section = Section::new(path, node);
-    // Elsewhere a text is the list of what stands between its commas; not where ids are meant.
+    // A string would be decoded as a comma-separated list, which is refused for ids.
     if node.get(key).is_some_and(|list| matches!(list.value, Value::String(_))) {
         problems.push(section.problem(key, "source data must be an array or slice, got string"));
         return Vec::new();

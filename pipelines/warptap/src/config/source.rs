@@ -1,5 +1,5 @@
-//! Where text comes from: `file:`, `env:`, `yaml:`, `http:` and `https:` locations, read through an [`Environment`] so
-//! that everything after it is pure.
+//! Sources of configuration text: `file:`, `env:`, `yaml:`, `http:` and `https:` locations, read through an
+//! [`Environment`], so that all later steps are pure.
 
 use std::io;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use config::{ConfigError, Node, Position, Problem, Value};
 
 use super::yaml;
 
-/// The environment, the files and the network, as the loader sees them.
+/// Environment variables, files and network, as the loader accesses them.
 pub trait Environment {
-    /// The value of an environment variable, where it is set.
+    /// Returns the value of an environment variable, if set.
     fn env(&self, name: &str) -> Option<String>;
-    /// The bytes of a file; those after `limit` may be left out.
+    /// Returns the content of a file; bytes after `limit` may be omitted.
     fn read(&self, path: &str, limit: usize) -> io::Result<Vec<u8>>;
-    /// What a server answers for an address, `limit` bytes at most; or why there is no answer.
+    /// Returns a server's answer for a URI, at most `limit` bytes, or the reason of the failure.
     fn fetch(&self, uri: &str, limit: usize) -> Result<Vec<u8>, String> {
         let _ = (uri, limit);
         Err("there is no network here".to_owned())
     }
 }
 
-/// A scheme and what stands behind its colon.
+/// A scheme and the text after its colon.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Location {
     scheme: String,
@@ -29,7 +29,7 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Reads the argument of `--config`, where a path needs no scheme.
+    /// Parses an argument of `--config`, in which a path needs no scheme.
     pub(super) fn of_argument(text: &str) -> Result<Self, String> {
         let is_drive = text.as_bytes().get(1) == Some(&b':') && text.as_bytes()[0].is_ascii_alphabetic();
         if is_drive || !text.contains(':') {
@@ -38,7 +38,7 @@ impl Location {
         Location::parse(text)
     }
 
-    /// Reads what stands between `${` and `}`, where a name needs no scheme.
+    /// Parses the text between `${` and `}`, in which a variable needs no scheme.
     pub(super) fn of_reference(text: &str) -> Result<Self, String> {
         let location = match text.contains(':') {
             true => Location::parse(text)?,
@@ -63,7 +63,7 @@ impl Location {
         }
     }
 
-    /// What positions in the text are prefixed with.
+    /// Returns the prefix of positions in the text.
     fn source(&self) -> Arc<str> {
         match self.scheme.as_str() {
             "file" => Arc::from(self.opaque.as_str()),
@@ -73,7 +73,7 @@ impl Location {
         }
     }
 
-    /// Reads what is there.
+    /// Retrieves the text.
     pub(super) fn retrieve(&self, environment: &dyn Environment) -> Result<Retrieved, String> {
         let row = PROVIDERS.iter().find(|(scheme, _)| *scheme == self.scheme);
         let Some((_, provide)) = row else {
@@ -88,11 +88,11 @@ impl Location {
     }
 }
 
-/// What a location holds.
+/// The result of a provider.
 enum Provided {
-    /// A text, to be read as YAML.
+    /// Text, to be parsed as YAML.
     Text(String),
-    /// The empty text, and not the nothing that YAML would make of it.
+    /// The empty string, which YAML would parse as null.
     EmptyString,
     /// A variable that is not set.
     Unset,
@@ -100,11 +100,11 @@ enum Provided {
 
 type Provide = fn(&str, &dyn Environment) -> Result<Provided, String>;
 
-/// The schemes.
+/// The providers by scheme.
 static PROVIDERS: [(&str, Provide); 5] =
     [("env", variable), ("file", file), ("http", http), ("https", https), ("yaml", inline)];
 
-/// The schemes that a location may have, in order.
+/// Returns the supported schemes, sorted.
 pub fn schemes() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|(scheme, _)| *scheme)
 }
@@ -160,14 +160,14 @@ fn inline(text: &str, _outside: &dyn Environment) -> Result<Provided, String> {
     Ok(Provided::Text(text.to_owned()))
 }
 
-/// A text that was retrieved.
+/// A retrieved text.
 pub(super) struct Retrieved {
     provided: Provided,
     source: Arc<str>,
 }
 
 impl Retrieved {
-    /// The text, as it stands inside a longer one.
+    /// Returns the text for use within a longer one.
     pub(super) fn text(&self) -> &str {
         match &self.provided {
             Provided::Text(text) => text,
@@ -175,13 +175,13 @@ impl Retrieved {
         }
     }
 
-    /// True for a variable that is not set.
+    /// Returns whether the source is a variable that is not set.
     pub(super) fn is_unset(&self) -> bool {
         matches!(self.provided, Provided::Unset)
     }
 
-    /// What the text reads as. A text that is no YAML, or that is one string to YAML, is itself; why it is no
-    /// YAML is reported with it.
+    /// Parses the text. Invalid YAML, and YAML that is a single string, is the text itself; the error of invalid
+    /// YAML is returned with it.
     pub(super) fn read(self) -> (Node, Option<ConfigError>) {
         let start = Position { source: self.source.clone(), line: 1, column: 1 };
         let (value, not_yaml) = match self.provided {
@@ -196,7 +196,7 @@ impl Retrieved {
         (Node::new(value, start), not_yaml)
     }
 
-    /// The value as the mapping of a whole configuration.
+    /// Parses the text as a whole configuration, which must be a mapping.
     pub(super) fn into_configuration(self) -> Result<Node, ConfigError> {
         let (node, not_yaml) = self.read();
         match (&node.value, not_yaml) {
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_is_a_path_unless_it_has_a_scheme() {
+    fn arguments_without_a_scheme_are_paths() {
         for (text, want) in [
             ("a.yaml", Ok(("file", "a.yaml"))),
             ("file:/x/a.yaml", Ok(("file", "/x/a.yaml"))),

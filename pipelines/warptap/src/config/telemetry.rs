@@ -1,8 +1,7 @@
-//! `service::telemetry`: what the collector tells of itself, and to whom.
+//! The section `service::telemetry`: telemetry of the collector about itself.
 //!
-//! The one idea: the section is read once, here, into [`TelemetryConfig`], which holds only what can be run; keys
-//! that are understood and change nothing become warnings. Running it is left to [`crate::telemetry`] and
-//! [`crate::logging`].
+//! The section is validated here and converted to [`TelemetryConfig`]; supported keys without effect cause
+//! warnings. [`crate::telemetry`] and [`crate::logging`] implement it.
 
 mod keys;
 mod logs;
@@ -19,21 +18,21 @@ pub use metrics::{
 pub use push::{ExporterConfig, Otlp, ProcessorConfig, Protocol, Temporality};
 pub use resource::Resource;
 
-/// Internal telemetry of the collector. By default: a log to standard error, and metrics for a client that asks
+/// Internal telemetry of the collector. By default it logs to standard error, and serves metrics at
 /// `http://localhost:8888/metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TelemetryConfig {
-    /// Its log.
+    /// Settings of its log.
     pub logs: Logs,
-    /// Its metrics.
+    /// Settings of its metrics.
     pub metrics: Metrics,
-    /// Where the spans of its own work go; empty: nowhere.
+    /// Processors of its spans. Empty disables spans.
     pub traces: Vec<ProcessorConfig>,
-    /// What it says of itself with all of these.
+    /// The resource of all its telemetry.
     pub resource: Resource,
 }
 
-/// Notes what is wrong, and what is odd, in one of the sections.
+/// Decodes a section; collects problems and warnings.
 pub(super) struct Reading<'a> {
     section: Section<'a>,
     problems: &'a mut Vec<Problem>,
@@ -53,7 +52,7 @@ impl Reading<'_> {
         self.odd(key_path, "is accepted, but has no effect here");
     }
 
-    /// Decodes the section, or notes what is wrong with it and goes on with the defaults.
+    /// Decodes the section; on errors, adds problems and returns the defaults.
     fn decode<T: Default + serde::de::DeserializeOwned>(&mut self) -> T {
         self.section.decode().unwrap_or_else(|error| {
             self.problems.extend(error.into_problems());
@@ -63,7 +62,7 @@ impl Reading<'_> {
 }
 
 impl TelemetryConfig {
-    /// Reads the section, noting what is wrong and what is odd.
+    /// Reads the section; adds problems and warnings.
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
         let section = Section::new("service::telemetry", node);
         Reading { section, problems, warnings }.decode::<keys::TelemetryKeys>();
@@ -77,7 +76,7 @@ impl TelemetryConfig {
                 "metrics" => telemetry.metrics = Metrics::read(&mut reading),
                 "resource" => telemetry.resource = Resource::read(&mut reading),
                 "traces" => telemetry.traces = read_traces(&mut reading),
-                // Already reported.
+                // Reported before.
                 _ => {}
             }
         }

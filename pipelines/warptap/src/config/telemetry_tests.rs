@@ -6,7 +6,7 @@ use super::*;
 use crate::config::LogLevel;
 use crate::config::yaml;
 
-/// Reads a section in YAML: what it says, what is wrong with it, and what is odd.
+/// Reads a section in YAML; returns it with problems and warnings.
 fn read(text: &str) -> (TelemetryConfig, Vec<String>, Vec<String>) {
     let node = yaml::parse(text, &"telemetry".into()).expect(text);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
@@ -29,7 +29,7 @@ fn check(text: &str, problems: &[&str], warnings: &[&str]) -> TelemetryConfig {
 }
 
 #[test]
-fn nothing_written_is_the_collectors_default() {
+fn empty_section_has_the_defaults_of_the_collector() {
     for text in ["", "{logs: , metrics: , traces: , resource: }", "{metrics: {level: normal, readers: }}"] {
         assert_eq!(check(text, &[], &[]), TelemetryConfig::default(), "{text}");
     }
@@ -41,7 +41,7 @@ fn nothing_written_is_the_collectors_default() {
 }
 
 #[test]
-fn the_log_is_as_its_keys_say() {
+fn log_settings_are_read() {
     let logs = check(
         "logs: {level: WARN, encoding: json, disable_caller: true, disable_zap_resource: true, disable_stacktrace: true, \
          sampling: {initial: 3}, output_paths: [stdout, file:///tmp/x], initial_fields: {b: 1, a: [x]}}",
@@ -50,7 +50,7 @@ fn the_log_is_as_its_keys_say() {
     )
     .logs;
     assert_eq!((logs.level, logs.encoding), (LogLevel::Warn, LogEncoding::Json));
-    assert_eq!((logs.tells_caller, logs.tells_resource), (false, false));
+    assert_eq!((logs.has_caller, logs.has_resource), (false, false));
     assert_eq!(logs.sampling, Some(Sampling { initial: 3, ..Sampling::default() }));
     assert_eq!(logs.output_paths, ["stdout", "/tmp/x"]);
     let names: Vec<&str> = logs.initial_fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -59,13 +59,13 @@ fn the_log_is_as_its_keys_say() {
 }
 
 #[test]
-fn level_none_measures_nothing() {
+fn level_none_disables_metrics() {
     assert_eq!(check("metrics: {level: none}", &[], &[]).metrics.readers, []);
     assert_eq!(check("metrics: {level: None, readers: []}", &[], &[]).metrics.level, MetricsLevel::None);
 }
 
 #[test]
-fn readers_pull_and_push() {
+fn readers_are_read() {
     let metrics = check(
         "metrics: {level: Detailed, readers: [{pull: {exporter: {prometheus: {host: '', port: 0, without_type_suffix: false, \
          with_resource_constant_labels: {included: [service.name]}}}}}, \
@@ -91,7 +91,7 @@ fn readers_pull_and_push() {
 }
 
 #[test]
-fn processors_have_the_defaults_of_go() {
+fn processors_have_the_defaults_of_the_go_sdk() {
     let text = "traces: {processors: [{batch: {exporter: {otlp: {protocol: http/protobuf, endpoint: 'https://h/x', \
         headers: [{name: a, value: b}], headers_list: 'c=d, e=f'}}}}]}";
     let traces = check(text, &[], &[]).traces;
@@ -115,7 +115,7 @@ fn processors_have_the_defaults_of_go() {
 }
 
 #[test]
-fn the_resource_is_a_list_or_keys() {
+fn resource_is_a_list_or_keys() {
     let text = |text: &str| Value::String(text.to_owned());
     let list = check("resource: {attributes: [{name: a, value: b}, {name: n, value: 3}]}", &[], &[]).resource;
     assert_eq!(list.attributes, [("a".to_owned(), text("b")), ("n".to_owned(), Value::Int(3))]);
@@ -128,7 +128,7 @@ fn the_resource_is_a_list_or_keys() {
 }
 
 #[test]
-fn what_cannot_be_run_is_a_problem_with_its_place() {
+fn wrong_values_are_problems_with_positions() {
     for (text, problems) in [
         ("logs: {encoding: xml}", &["logs::encoding: no encoder registered for name \"xml\""] as &[&str]),
         ("logs: {output_paths: ['http://x']}", &["logs::output_paths[0]: \"http://x\" cannot be opened"]),

@@ -1,4 +1,4 @@
-//! What the tests of this folder share: trees from JSON, trees as one line of text, a made-up environment.
+//! Trees from JSON, trees as one line of text, and a fake environment, for the tests of this folder.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,12 +7,12 @@ use config::{Node, Value};
 
 use super::source::Environment;
 
-/// A tree without places.
+/// Returns a tree without positions.
 pub(super) fn json(text: &str) -> Node {
     serde_json::from_str(text).unwrap()
 }
 
-/// A tree as one line, so that a test can say what it expects; a kept text follows its value in angles.
+/// Returns a tree as one line; the retained text of a value follows it in angle brackets.
 pub(super) fn flow(node: &Node) -> String {
     let value = match &node.value {
         Value::Null => "null".to_owned(),
@@ -33,14 +33,14 @@ pub(super) fn flow(node: &Node) -> String {
     }
 }
 
-/// Variables and files that exist in the test only.
+/// An environment with variables and files of a test.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct FakeEnvironment {
     pub(super) env: BTreeMap<&'static str, &'static str>,
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-impl Environment for Made {
+impl Environment for FakeEnvironment {
     fn env(&self, name: &str) -> Option<String> {
         self.env.get(name).map(|text| (*text).to_owned())
     }

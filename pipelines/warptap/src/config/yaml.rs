@@ -1,8 +1,8 @@
-//! YAML to a positioned tree: the first document of a text, by the rules of go-yaml v3.
+//! Parses the first document of a YAML text to a tree with positions, by the rules of go-yaml v3.
 //!
-//! Anchors are copied where they are referred to, `<<` merges mappings, and a key given twice is an error.
-//! What hostile input could blow up is bounded: the size of the text, the depth of nesting, and the number
-//! of values after all copies. Syntax is left to `saphyr-parser`, the meaning of scalars to [`super::scalar`].
+//! Aliases are replaced by copies of their anchors, `<<` merges mappings, and a duplicate key is an error. Bounded:
+//! the size of the text, the depth of nesting, and the number of values after all copies. Syntax is parsed by
+//! `saphyr-parser`; [`super::scalar`] determines the types of scalars.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::scalar;
 
-/// The longest text that is read, in bytes.
+/// The maximum length of a text in bytes.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
-/// The deepest nesting of sequences and mappings.
+/// The maximum nesting of sequences and mappings.
 pub const DEPTH_MAX: usize = 100;
-/// The most values a text may hold after its anchors were copied.
+/// The maximum number of values of a text, including copies of anchors.
 pub const NODES_MAX: usize = 200_000;
 
-/// Reads the first document of `text`, which came from `source`. No document is null.
+/// Parses the first document of `text`; `source` is the prefix of positions. A text without a document is null.
 pub fn parse(text: &str, source: &Arc<str>) -> Result<Node, ConfigError> {
     let mut composer = Composer::new(source.clone());
     match composer.run(text) {
@@ -41,17 +41,17 @@ struct Composer {
     problems: Vec<Problem>,
 }
 
-/// A complete value with its measures.
+/// A complete value and its size.
 #[derive(Clone)]
 struct Tree {
     node: Node,
-    /// The number of values in it.
+    /// The number of its values.
     nodes: usize,
-    /// The levels of sequences and mappings in it.
+    /// The levels of nested sequences and mappings.
     height: usize,
 }
 
-/// A sequence or mapping whose end is not reached yet.
+/// A sequence or mapping that is not complete yet.
 struct Open {
     position: Position,
     anchor: usize,
@@ -68,11 +68,11 @@ enum Content {
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
-    /// What stood behind `<<`, the foremost first.
+    /// The values of `<<` keys, in order of precedence.
     merged: Vec<Node>,
     /// The lines of the keys so far.
     lines: HashMap<String, u32>,
-    /// The key that waits for its value.
+    /// The key whose value follows.
     key: Option<Key>,
 }
 
@@ -145,7 +145,7 @@ impl Composer {
         self.complete(anchor, tree)
     }
 
-    /// An absent value has no place of its own: it is where its key is.
+    /// Returns the position of a value; an absent value has that of its key.
     fn place(&self, position: Position, text: &str) -> Position {
         match self.open.last().map(|open| &open.content) {
             Some(Content::Mapping(mapping)) if text.is_empty() => {
@@ -186,7 +186,7 @@ impl Composer {
             Some(None) => return Err(wrong(position, "anchor value contains itself")),
             None => return Err(wrong(position, "unknown anchor referenced")),
         };
-        // Measured first: a copy that would be too large is not made.
+        // The size is checked before the copy is made.
         let (nodes, height) = (tree.nodes, tree.height);
         self.fits(height, &position)?;
         self.count(nodes, &position)?;
@@ -216,7 +216,7 @@ impl Composer {
         self.put(tree)
     }
 
-    /// Puts a complete value where the innermost open one takes it: as an item, a key or a value.
+    /// Adds a complete value to the innermost incomplete one: as an item, a key or a value.
     fn put(&mut self, tree: Tree) -> Result<(), Problem> {
         if self.expects_key() {
             let position = tree.node.position.clone();
@@ -235,7 +235,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Takes a key, noting one that is there already.
+    /// Adds a key; a duplicate is a problem.
     fn key(&mut self, key: Key) -> Result<(), Problem> {
         let Some(Open { content: Content::Mapping(mapping), .. }) = self.open.last_mut() else {
             return Ok(());
@@ -259,7 +259,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Adds what `<<` brings and the mapping does not say itself; of two that are merged, the former wins.
+    /// Adds the entries of `<<` whose keys the mapping does not have; the first has precedence.
     fn finish(self) -> Vec<Entry> {
         let Mapping { mut entries, merged, mut lines, .. } = self;
         for entry in merged.into_iter().flat_map(into_entries) {
@@ -271,7 +271,7 @@ impl Mapping {
     }
 }
 
-/// A mapping, or the mappings of a sequence.
+/// Returns a mapping, or the mappings of a sequence.
 fn mappings_of(node: Node) -> Result<Vec<Node>, Problem> {
     let position = node.position.clone();
     let mappings = match node.value {
@@ -292,7 +292,7 @@ fn into_entries(node: Node) -> Vec<Entry> {
     }
 }
 
-/// The text of a key; a number or a bool counts as the text of its value.
+/// Returns the text of a key; numbers and bools are converted to text.
 fn key_text(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text),
@@ -304,7 +304,7 @@ fn key_text(value: Value) -> Option<String> {
     }
 }
 
-/// The value of a scalar that may be quoted or tagged.
+/// Returns the value of a quoted or tagged scalar.
 fn tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let string = || Value::String(text.to_owned());
     let Some(tag) = tag else {
@@ -324,7 +324,7 @@ fn tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
     }
 }
 
-/// The name of one of YAML's own tags, `!` for the tag that only says "not plain"; none for tags of others.
+/// Returns the name of a core tag, or `!` for the non-specific tag; `None` for other tags.
 fn core_tag(tag: &Tag) -> Option<&str> {
     match (tag.handle.as_str(), tag.suffix.as_str()) {
         ("tag:yaml.org,2002:", name) => Some(name),

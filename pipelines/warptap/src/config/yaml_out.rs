@@ -1,5 +1,5 @@
-//! YAML as it is printed: block style, and quotes around every text that one of the readers of YAML could take
-//! for something else. `serde_yaml` writes for its own reader alone, to which `1_000` and `0123` are texts.
+//! Writes YAML in block style, and quotes every string that any YAML parser could read as another type.
+//! `serde_yaml` quotes for itself only; it treats `1_000` and `0123` as strings.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use serde_yaml::Value as Plain;
 
 use super::scalar;
 
-/// Anything that is made of mappings, lists and scalars, as YAML that reads back, here and elsewhere.
+/// Serializes a value as YAML that every YAML parser reads as the same values.
 pub fn to_yaml(value: &impl Serialize) -> Result<String, serde_yaml::Error> {
     Ok(to_text(&serde_yaml::to_value(value)?))
 }
 
-/// The text of a tree.
+/// Returns the text of a tree.
 pub(super) fn to_text(value: &Plain) -> String {
     let mut out = String::new();
     match value {
@@ -25,7 +25,7 @@ pub(super) fn to_text(value: &Plain) -> String {
     out
 }
 
-/// Writes what does not fit on the line of its key: one line or more per entry.
+/// Writes a value that does not fit on the line of its key, with at least one line per entry.
 fn block(out: &mut String, value: &Plain, indent: usize) {
     let pad = " ".repeat(indent);
     match value {
@@ -48,7 +48,7 @@ fn block(out: &mut String, value: &Plain, indent: usize) {
     }
 }
 
-/// Writes a value behind its key or its dash.
+/// Writes a value after its key or dash.
 fn behind(out: &mut String, value: &Plain, indent: usize) {
     let is_block = match value {
         Plain::Mapping(map) => !map.is_empty(),
@@ -59,7 +59,7 @@ fn behind(out: &mut String, value: &Plain, indent: usize) {
         out.push('\n');
         block(out, value, indent);
     } else {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, " {}", inline(value));
     }
 }
@@ -76,8 +76,8 @@ fn inline(value: &Plain) -> String {
     }
 }
 
-/// True for a text that every reader takes for itself without quotes. YAML 1.1 has more words and more digits
-/// than the Collector's reader; they are quoted, too.
+/// Returns whether every parser reads a text as a string without quotes. YAML 1.1 has more words and number formats
+/// than the Collector's parser; they are quoted, too.
 fn is_plain(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | ':');
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
@@ -98,7 +98,7 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            // Controls, and what YAML 1.1 takes for the end of a line or of the text.
+            // Control characters, and the ends of a line or of a text in YAML 1.1.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }

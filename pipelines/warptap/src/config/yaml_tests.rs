@@ -1,4 +1,4 @@
-//! What YAML reads as, checked against what go-yaml v3 makes of the same text.
+//! Parsed YAML, compared with the results of go-yaml v3 for the same texts.
 
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ fn scalars_sequences_and_mappings_nest() {
 }
 
 #[test]
-fn quoted_scalars_are_texts() {
+fn quoted_scalars_are_strings() {
     check(r#"['1', "true", 'null', "~"]"#, r#"["1", "true", "null", "~"]"#);
 }
 
 #[test]
-fn keys_are_texts_whatever_they_look_like() {
+fn keys_are_strings() {
     check("1: a\ntrue: b\n1.5: c\n0123: d", r#"{1: "a", true: "b", 1.5: "c", 83: "d"}"#);
     refuse("[a]: b", "f:1:1: yaml: invalid map key");
     refuse("{{a: 1}: b}", "f:1:2: yaml: invalid map key");
 }
 
 #[test]
-fn tags_choose_the_type() {
+fn tags_determine_the_type() {
     check("[!!str 1, !!int '1', !!float 1, !!bool 'true', !!null '']", r#"["1", 1, 1.0, true, null]"#);
     check("[!mine 12, ! 12, !<tag:yaml.org,2002:str> 12]", r#"["12", 12, "12"]"#);
     refuse("a: !!bool yes", "f:1:4: yaml: cannot decode `yes` as a !!bool");
@@ -64,7 +64,7 @@ fn anchors_are_copied() {
 }
 
 #[test]
-fn merge_keys_fill_in_what_is_not_said() {
+fn merge_keys_add_absent_entries() {
     check("x: &x {b: 1, c: 2}\na:\n  <<: *x\n  b: 3", "{x: {b: 1, c: 2}, a: {b: 3, c: 2}}");
     check(
         "x: &x {b: 1}\ny: &y {b: 2, d: 4}\na: {<<: [*x, *y]}",
@@ -104,7 +104,7 @@ fn syntax_errors_are_reported_with_their_position() {
 }
 
 #[test]
-fn every_value_and_key_knows_its_place() {
+fn values_and_keys_have_positions() {
     let root = read("a:\n  - b: x\n    c:\n  - [1,   2]\n").unwrap();
     let place = |node: &Node| node.position.to_string();
     let a = root.get("a").unwrap();
@@ -149,7 +149,7 @@ fn copies_of_copies_are_bounded() {
 }
 
 #[test]
-fn long_texts_are_refused_unread() {
+fn long_texts_are_refused_before_parsing() {
     let error = read(&" ".repeat((4 << 20) + 1)).unwrap_err();
     assert_eq!(error, "f:1:1: 4194305 bytes: expected 4194304 at most");
 }

@@ -25,7 +25,7 @@ impl Write for Buffer {
 /// Returns the lines that a log of these settings writes during `work`, as JSON without time and caller.
 fn logged(logs: Logs, work: impl FnOnce()) -> Vec<String> {
     let buffer = Buffer::default();
-    let logs = Logs { encoding: LogEncoding::Json, tells_caller: false, ..logs };
+    let logs = Logs { encoding: LogEncoding::Json, has_caller: false, ..logs };
     let sink = Sink::over(vec![Box::new(buffer.clone())], Vec::new());
     let log = Log::over(&logs, &[("service.name".to_owned(), "x".to_owned())], None, sink);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(log), work);
@@ -41,7 +41,7 @@ fn logged(logs: Logs, work: impl FnOnce()) -> Vec<String> {
 #[test]
 fn lines_are_filtered_by_level_and_repeated_lines_are_sampled() {
     let sampling = Some(Sampling { initial: 2, thereafter: 0, ..Sampling::default() });
-    let logs = Logs { level: LogLevel::Warn, tells_resource: false, sampling, ..Logs::default() };
+    let logs = Logs { level: LogLevel::Warn, has_resource: false, sampling, ..Logs::default() };
     let lines = logged(logs, || {
         tracing::info!("quiet");
         (0..3).for_each(|i| tracing::warn!(i, "again"));
@@ -70,7 +70,7 @@ fn every_line_has_the_initial_fields_and_the_resource() {
 
 #[test]
 fn debug_messages_of_libraries_are_not_logged() {
-    let logs = Logs { level: LogLevel::Debug, tells_resource: false, ..Logs::default() };
+    let logs = Logs { level: LogLevel::Debug, has_resource: false, ..Logs::default() };
     let lines = logged(logs, || {
         tracing::debug!(target: "hyper::proto", "theirs");
         tracing::trace!("ours");

@@ -1,6 +1,4 @@
-//! When metrics are collected, and what is collected.
-//!
-//! The one idea: collections happen where event time passes their instants; nothing here asks a clock.
+//! Collection of metrics at the instants of an interval of event time. No clock is read.
 
 use event::Event;
 use instrumentation::{TimeRange, normalize, overflowing};
@@ -13,12 +11,13 @@ use crate::collectives::Collectives;
 use crate::traced::Traced;
 
 impl Analyzer {
-    /// Collects everything recorded up to `at_ns`.
+    /// Collects everything recorded up to `at_ns` and sends it to `sink`.
     pub fn collect(&mut self, at_ns: u64, sink: Sink<'_>) {
         self.emit_metrics(at_ns, true, sink);
     }
 
-    /// Event time has come to `at_ns`: collects if it is time. Of several collections missed, the last one says all.
+    /// Advances event time to `at_ns`, and collects if an interval has elapsed. If several have elapsed, metrics
+    /// are collected once.
     pub(super) fn advance(&mut self, at_ns: u64, sink: Sink<'_>, look: Look<'_>) {
         let interval = self.settings.collection_interval_ns.max(1);
         if self.first_ns.is_none() {
@@ -33,10 +32,10 @@ impl Analyzer {
             self.with_collectives(sink, |collectives, emitter| collectives.observe(&tick, emitter, look));
             self.engine.observe(&tick, &mut self.findings);
             self.report_findings(sink, look);
-            self.with_collectives(sink, |collectives, emitter| collectives.tell(emitter, look));
+            self.with_collectives(sink, |collectives, emitter| collectives.report(emitter, look));
             self.collect(due_ns, sink);
         }
-        self.clock.see(at_ns);
+        self.clock.advance(at_ns);
         self.trouble.advance(at_ns);
     }
 
@@ -72,7 +71,7 @@ impl Analyzer {
     }
 }
 
-/// Series of a process that stand for others.
+/// Returns the number of overflow series of a process.
 pub(super) fn series_overflowing(collected: &ResourceMetrics) -> u64 {
     collected.scope_metrics.iter().map(|scope| overflowing(&scope.metrics)).sum()
 }

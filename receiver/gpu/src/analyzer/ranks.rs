@@ -34,7 +34,7 @@ impl Analyzer {
         let ranks = self.collectives.iter().flat_map(Collectives::ranks);
         for rank in ranks {
             if let Some(traced) = self.processes.get_mut(&rank.who.process) {
-                traced.collectives().see(rank);
+                traced.collectives().set_state(rank);
             }
         }
     }

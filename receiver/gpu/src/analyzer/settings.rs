@@ -1,4 +1,4 @@
-//! How an analysis works, and what it shows on the way.
+//! Settings of the analysis, and its findings as observers see them.
 
 use steps::Finding;
 
@@ -6,38 +6,38 @@ use crate::collectives::CollectiveSettings;
 use crate::contexts::Relation;
 use crate::detail::DetailSettings;
 
-/// Something found, shown on its way into telemetry.
+/// A finding, shown to an observer before it becomes telemetry.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
-    /// Of steps.
+    /// A finding about steps.
     Step(&'a Finding),
-    /// Of collectives.
+    /// A finding about collectives.
     Collective(&'a nccl::Finding),
 }
 
-/// Is shown everything that is found.
+/// A function that is called with every finding.
 pub type Look<'a> = &'a mut dyn FnMut(Found<'_>);
 
-/// How an analysis works.
+/// The settings of the analysis.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How often metrics are collected, in event time; 0 counts as 1.
+    /// Interval of collections in event time, ns; 0 is taken as 1.
     pub collection_interval_ns: u64,
-    /// What is said of the machine on every resource: `host.name` and the like.
+    /// Attributes of the machine on every resource: `host.name` and others.
     pub host: Vec<(String, String)>,
-    /// Processes that have series at a time.
+    /// The maximum number of processes with series.
     pub processes_max: usize,
-    /// Spans that a process may emit at once.
+    /// Burst of spans of one process.
     pub spans_burst: u32,
-    /// Spans that a process may emit in the long run.
+    /// Rate of spans of one process in the long run.
     pub spans_per_minute: u32,
-    /// What an outlier's span is to the span that was active on its thread.
+    /// Relation of an outlier's span to the span that was active on its thread.
     pub relation: Relation,
-    /// How steps are classified and judged.
+    /// Settings of the analysis of steps.
     pub steps: steps::Settings,
-    /// Analysis of collectives.
+    /// Settings of the analysis of collectives.
     pub collectives: CollectiveSettings,
-    /// Recording of all calls of a troubled process.
+    /// When all calls of a process are recorded.
     pub detail: DetailSettings,
 }
 

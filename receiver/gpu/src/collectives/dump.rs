@@ -1,8 +1,7 @@
-//! What the flight recorder kept of a rank, as a log record: what it had under way, and what came just before.
+//! The flight record of a rank as a log record: its operations in progress and the last completed ones.
 //!
-//! The one idea: whether the rank ended under our eyes, its communicator hangs, or its record is all that an earlier run
-//! of this agent left behind, the texts are equal. Times are relative to the
-//! record's own, which needs no clock. Lists are short already: `nccl` keeps the last few of everything.
+//! The text is the same for a rank that ended, a rank of a hanging communicator, and a rank from an earlier run.
+//! Times are relative to the time of the record, so no clock is needed. `nccl` bounds all lists.
 
 use std::time::SystemTime;
 
@@ -18,10 +17,10 @@ use semconv::{attribute, event};
 use super::attributes::{log, who};
 use crate::outlier::texts;
 
-/// What is known of a rank.
+/// The state of a rank at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dump<'a> {
-    /// When this was so, CLOCK_MONOTONIC ns.
+    /// Time of the state, CLOCK_MONOTONIC ns.
     at_ns: u64,
     who: &'a RankIdentity,
     outstanding: &'a [Op],
@@ -31,7 +30,7 @@ pub(crate) struct Dump<'a> {
 }
 
 impl<'a> Dump<'a> {
-    /// Of a rank whose end was seen.
+    /// Returns the state of a rank when it ended.
     pub(crate) fn of_ended(ended: &'a Ended) -> Dump<'a> {
         Dump {
             at_ns: ended.at_ns,
@@ -43,7 +42,7 @@ impl<'a> Dump<'a> {
         }
     }
 
-    /// Of a rank as it was kept.
+    /// Returns the state of a rank in a persisted record.
     pub(crate) fn of_record(record: &'a FlightRecord, rank: &'a RankRecord) -> Dump<'a> {
         Dump {
             at_ns: record.at_ns,
@@ -55,18 +54,18 @@ impl<'a> Dump<'a> {
         }
     }
 
-    /// Tells that the rank is gone.
+    /// Logs the end of the rank.
     pub(crate) fn log_end(&self, end: RankEnd, at: SystemTime, records: &Records) {
         let is_usual = matches!(end, RankEnd::Exited(None | Some(0))) && self.outstanding_count == 0;
         let severity = if is_usual { Severity::Info } else { Severity::Error };
         let was = if matches!(end, RankEnd::Exited(_)) { "" } else { "was " };
         let body = format!("{} of {} {was}{end} {}", self.who, self.who.communicator, self.under_way());
-        let rows = self.rows().into_iter().chain(how(end));
+        let rows = self.rows().into_iter().chain(end_attributes(end));
         log(records, at, None, event::NCCL_RANK_ENDED, severity, body, rows);
     }
 
-    /// Tells what a rank has under way while its communicator hangs.
-    pub(crate) fn tell(&self, at: SystemTime, records: &Records) {
+    /// Logs the operations in progress of a rank of a hanging communicator.
+    pub(crate) fn log_pending(&self, at: SystemTime, records: &Records) {
         let body = format!("{} of {} {}", self.who, self.who.communicator, self.under_way());
         log(records, at, None, event::NCCL_FLIGHT_RECORD, Severity::Info, body, self.rows());
     }
@@ -86,13 +85,13 @@ impl<'a> Dump<'a> {
         match self.outstanding {
             [] => "with nothing under way".to_owned(),
             [first, ..] => {
-                format!("with {} under way, first {}", self.outstanding_count, said(first, self.at_ns))
+                format!("with {} under way, first {}", self.outstanding_count, described(first, self.at_ns))
             }
         }
     }
 
     fn rows(&self) -> Vec<(&'static str, AnyValue)> {
-        let ops = |ops: &[Op]| texts(&ops.iter().map(|op| said(op, self.at_ns)).collect::<Vec<_>>());
+        let ops = |ops: &[Op]| texts(&ops.iter().map(|op| described(op, self.at_ns)).collect::<Vec<_>>());
         let steps: Vec<String> = self.steps.iter().map(|step| self.step(step)).collect();
         let count = i64::try_from(self.outstanding_count).unwrap_or(i64::MAX);
         let own = [
@@ -110,8 +109,8 @@ impl<'a> Dump<'a> {
     }
 }
 
-/// How a rank ended.
-fn how(end: RankEnd) -> Vec<(&'static str, AnyValue)> {
+/// Returns the attributes of the end of a rank.
+fn end_attributes(end: RankEnd) -> Vec<(&'static str, AnyValue)> {
     let mut rows = vec![(attribute::NCCL_END_REASON, end.name().into())];
     match end {
         RankEnd::Exited(Some(code)) => rows.push((attribute::PROCESS_EXIT_CODE, i64::from(code).into())),
@@ -121,8 +120,8 @@ fn how(end: RankEnd) -> Vec<(&'static str, AnyValue)> {
     rows
 }
 
-/// An operation in words.
-fn said(op: &Op, at_ns: u64) -> String {
+/// Describes an operation.
+fn described(op: &Op, at_ns: u64) -> String {
     let call = called((op.operation, op.datatype, op.count));
     let reduction = if op.operation.reduces() { reduction_name(op.reduction) } else { "" };
     let peer = if op.peer >= 0 { format!("peer {}", op.peer) } else { String::new() };
@@ -131,7 +130,7 @@ fn said(op: &Op, at_ns: u64) -> String {
     format!("#{} {call}{beside}, enqueued {:.3} s before", op.seq, before_s(op.enqueued_ns, at_ns))
 }
 
-/// What was called: operation, datatype, elements.
+/// Describes a call: operation, data type and number of elements.
 pub(super) fn called((operation, datatype, count): (Operation, u32, u64)) -> String {
     format!("{} of {count} {}", operation.name(), datatype_name(datatype))
 }
@@ -145,12 +144,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_is_said_in_words() {
+    fn operations_are_described() {
         let op =
             Op { datatype: 7, count: 1024, peer: -1, seq: 42, enqueued_ns: 500_000_000, ..Op::default() };
         let at_ns = 2_000_000_000;
-        assert_eq!(said(&op, at_ns), "#42 AllReduce of 1024 float32, sum, enqueued 1.500 s before");
+        assert_eq!(described(&op, at_ns), "#42 AllReduce of 1024 float32, sum, enqueued 1.500 s before");
         let send = Op { operation: Operation::Send, peer: 3, ..op };
-        assert_eq!(said(&send, at_ns), "#42 Send of 1024 float32, peer 3, enqueued 1.500 s before");
+        assert_eq!(described(&send, at_ns), "#42 Send of 1024 float32, peer 3, enqueued 1.500 s before");
     }
 }

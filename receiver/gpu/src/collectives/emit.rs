@@ -161,7 +161,7 @@ impl Emitter<'_, '_> {
             return;
         }
         let at = self.at(hang.at_ns);
-        log(self.records, at, None, event_name::NCCL_HANG, Severity::Error, sentence(hang), rows(hang));
+        log(self.records, at, None, event_name::NCCL_HANG, Severity::Error, hang_text(hang), rows(hang));
         self.take_records(&blamed);
         let absent = hang.missing.iter().filter(|absent| absent.end.is_none()).map(|absent| absent.who);
         for rank in absent.chain(hang.waiting.iter().copied()).take(DUMPS_MAX) {
@@ -180,9 +180,9 @@ impl Emitter<'_, '_> {
         if !self.may_log(rank, Kind::End) {
             return;
         }
-        let is_it = |who: &RankIdentity| who.communicator == rank.communicator && who.rank == rank.rank;
-        for found in record.ranks.iter().filter(|found| is_it(&found.who)) {
-            Dump::of_record(&record, found).tell(at, self.records);
+        let is_same = |who: &RankIdentity| who.communicator == rank.communicator && who.rank == rank.rank;
+        for found in record.ranks.iter().filter(|found| is_same(&found.who)) {
+            Dump::of_record(&record, found).log_pending(at, self.records);
         }
         self.take_records(rank);
     }
@@ -237,12 +237,12 @@ impl Emitter<'_, '_> {
             return;
         }
         let about = dispute(found.about);
-        let said = found.rejected.map_or("another value".to_owned(), |said| said.to_string());
+        let value = found.rejected.map_or("another value".to_owned(), |value| value.to_string());
         let body =
-            format!("{} of {}: {said} was also reported for {about}", found.who, found.who.communicator);
-        let said =
-            found.rejected.map(|said| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(said))));
-        let own = [(attribute::NCCL_DISPUTE_FIELD, about.into())].into_iter().chain(said);
+            format!("{} of {}: {value} was also reported for {about}", found.who, found.who.communicator);
+        let value =
+            found.rejected.map(|value| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(value))));
+        let own = [(attribute::NCCL_DISPUTE_FIELD, about.into())].into_iter().chain(value);
         let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
         log(self.records, at, None, event_name::NCCL_DISPUTE, Severity::Warn, body, rows);
         self.take_records(&found.who);
@@ -272,7 +272,7 @@ fn dispute(about: Dispute) -> &'static str {
     }
 }
 
-fn sentence(hang: &Hang) -> String {
+fn hang_text(hang: &Hang) -> String {
     let what = format!("{} hangs in {} #{}", hang.communicator, hang.operation.name(), hang.seq);
     let waiting = match hang.waiting.len() {
         1 => "1 rank waits".to_owned(),
@@ -290,7 +290,7 @@ fn sentence(hang: &Hang) -> String {
     format!("{what}: {whom}{mismatch}")
 }
 
-/// Returns a sentence about a missing rank.
+/// Returns a hang_text about a missing rank.
 fn absent(absent: &Absent) -> String {
     match absent.end {
         Some(end) => format!("{}, which ended: {end}", absent.who),

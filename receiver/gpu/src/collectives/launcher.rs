@@ -1,25 +1,25 @@
-//! What launchers tell a process of its job: which rank it is of how many, and which job it is.
+//! Environment variables of launchers: the rank of a process, the number of ranks, and an identifier of the job.
 //!
-//! A row for each launcher; the first that names a rank is believed. Values come from the process's environment and
-//! are at best a hint, which `nccl` takes for one.
+//! There is a row for each launcher, and the first one with a rank is used. The variables are hints, which `nccl`
+//! confirms by calls.
 
 use event::LauncherEnv;
 use nccl::observe::Environment;
 
 use instrumentation::Hash;
 
-/// Rank and number of ranks, by the launcher that says so.
+/// Variables of rank and number of ranks, by launcher.
 const RANKS: [(&str, &str); 4] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
-/// What all processes of one job share: the run's id, the place where they meet.
+/// Variables that all processes of one job share: the id of the run, or the address of its rendezvous.
 const JOB: [&str; 5] =
     ["MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"];
 
-/// What the variables say.
+/// Returns the meaning of the variables.
 pub(super) fn environment(launched: &LauncherEnv) -> Environment {
     let number = |name: &str| launched.first(&[name]).and_then(|value| value.trim().parse().ok());
     let ranks = RANKS.into_iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
@@ -31,7 +31,7 @@ pub(super) fn environment(launched: &LauncherEnv) -> Environment {
     }
 }
 
-/// A hash of what names the job; 0 where nothing does.
+/// Returns a hash of the variables that identify the job; 0 if there are none.
 fn job(launched: &LauncherEnv) -> u64 {
     let named = JOB.into_iter().filter_map(|name| Some((name, launched.first(&[name])?)));
     let hash = named.fold(None, |hash: Option<Hash>, (name, value)| {
@@ -57,17 +57,17 @@ mod tests {
     }
 
     #[test]
-    fn each_launcher_says_the_rank_in_its_own_words() {
+    fn each_launcher_names_the_rank() {
         check(&[("RANK", "3"), ("WORLD_SIZE", "8")], Some(3), Some(8));
         check(&[("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")], Some(2), Some(4));
         check(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], Some(0), Some(2));
         check(&[("SLURM_PROCID", "1")], Some(1), None);
-        // torchrun inside of srun: a process a GPU, a task a node.
+        // torchrun started by srun: one process per GPU, one task per node.
         check(&[("RANK", "9"), ("WORLD_SIZE", "16"), ("SLURM_PROCID", "1")], Some(9), Some(16));
     }
 
     #[test]
-    fn what_is_no_number_is_no_rank() {
+    fn a_rank_is_a_number() {
         check(&[], None, None);
         check(&[("RANK", "zero"), ("WORLD_SIZE", "2")], None, None);
         check(&[("RANK", "-1")], None, None);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_job_share_its_hash_and_others_do_not() {
+    fn the_job_hash_is_common_to_its_processes() {
         let of = |port: &str, rank: &str| {
             launched(&[("MASTER_ADDR", "node-1"), ("MASTER_PORT", port), ("RANK", rank)]).job
         };

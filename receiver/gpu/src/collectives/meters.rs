@@ -140,13 +140,13 @@ impl Meters {
     }
 
     /// Stores the state of a rank for the next collection.
-    pub(crate) fn see(&mut self, state: RankState) {
+    pub(crate) fn set_state(&mut self, state: RankState) {
         if let Ok(at) = self.search(&rank(&state.who)) {
             self.ranks[at].1.state = Some(state);
         }
     }
 
-    /// Returns all metrics, and whether series ended: those of ranks whose state [`Meters::see`] did not store.
+    /// Returns all metrics, and whether series ended: those of ranks whose state [`Meters::set_state`] did not store.
     pub(crate) fn collect(&mut self, window: TimeRange) -> (Vec<Metric>, bool) {
         let metrics = self.metrics(window);
         let before = self.ranks.len();

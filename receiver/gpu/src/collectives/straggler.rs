@@ -1,4 +1,4 @@
-//! A rank that is late again and again: a span as long as it comes behind, a log record, and what is known of its host.
+//! Reports of stragglers: a span for the time that the rank is late, a log record, and the state of its host.
 
 use instrumentation::Hash;
 use nccl::finding::Straggler;
@@ -41,7 +41,7 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// A verdict, and the last step of the process that it is about.
+/// A straggler, and the last step of its process.
 struct Verdict<'a> {
     found: &'a Straggler,
     step: Option<&'a Step>,
@@ -60,13 +60,14 @@ impl Verdict<'_> {
         let why = match why {
             NcclStragglerCause::Cpu => "its thread waited for a CPU",
             NcclStragglerCause::Device => "it waited for its GPU or for another communicator",
-            NcclStragglerCause::Host => "its host was at something else",
+            NcclStragglerCause::Host => "its host did other work",
         };
         let rounds = format!("{late_rounds} of {rounds} collectives");
         format!("{who} of {} comes {late_ms:.1} ms behind its peers in {rounds}: {why}", who.communicator)
     }
 
-    /// What keeps it. Most of the time waited elsewhere: its device. Ready to run without a CPU: the scheduler.
+    /// Returns the likely cause: the GPU if most of the time was waited in other calls, the scheduler if the thread
+    /// was ready to run without a CPU.
     fn cause(&self) -> NcclStragglerCause {
         let half_s = seconds(self.found.behind_ns) / 2.0;
         let queued_s = self.step.and_then(run_queue_s).unwrap_or(0.0);
@@ -98,14 +99,14 @@ impl Verdict<'_> {
         rows.extend(device.map(|device| (attribute::CUDA_DEVICE_INDEX, number(device))));
         rows.extend(found.wait_ns.map(|ns| (attribute::NCCL_STRAGGLER_WAIT, seconds(ns).into())));
         rows.extend(found.wait_peers_ns.map(|ns| (attribute::NCCL_STRAGGLER_PEER_WAIT, seconds(ns).into())));
-        rows.extend(self.step.map(of_step).into_iter().flatten());
+        rows.extend(self.step.map(step_attributes).into_iter().flatten());
         rows.sort_by_key(|(key, _)| *key);
         rows
     }
 }
 
-/// What is known of the host: how the last step went.
-fn of_step(step: &Step) -> Vec<(&'static str, AnyValue)> {
+/// Returns the attributes of the last step.
+fn step_attributes(step: &Step) -> Vec<(&'static str, AnyValue)> {
     let causes: Vec<String> = step.causes.iter().map(explanation).collect();
     let mut rows = vec![
         (attribute::GPU_STEP_DURATION, seconds(step.duration_ns).into()),
@@ -119,7 +120,7 @@ fn of_step(step: &Step) -> Vec<(&'static str, AnyValue)> {
     rows
 }
 
-/// A log record's value as a span's.
+/// Converts an attribute of a log record to one of a span.
 fn key_value((key, value): (&'static str, AnyValue)) -> Option<KeyValue> {
     let value: Value = match value {
         AnyValue::Int(number) => number.into(),

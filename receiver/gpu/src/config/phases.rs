@@ -18,13 +18,13 @@ config::section! {
 }
 
 config::choice! {
-    /// A way to tell phases apart.
+    /// How phases are distinguished.
     #[derive(Default)]
     pub enum ClassifierConfig {
-        /// By comparing the steps of a stream with each other.
+        /// Compares the steps of a stream with each other.
         #[default]
         Adaptive = "adaptive",
-        /// By thresholds.
+        /// Uses fixed thresholds.
         Rules = "rules",
     }
 }
@@ -50,11 +50,11 @@ config::section! {
 }
 
 config::choice! {
-    /// Something that the steps of one baseline have in common.
+    /// A property that the steps of one baseline have in common.
     pub enum BaselineKeyConfig {
-        /// The phase: always.
+        /// The phase, which is always part of the key.
         Phase = "phase",
-        /// The kernels and graphs that they launch.
+        /// The kernels and graphs that the steps launch.
         Fingerprint = "fingerprint",
     }
 }
@@ -77,17 +77,17 @@ config::section! {
 }
 
 config::choice! {
-    /// What a step's span is to the application's own.
+    /// The relation of a step's span to the span of the application.
     #[derive(Default)]
     pub enum TraceContextConfig {
-        /// Its child where that is sampled, else the root of a trace of its own, with a link.
+        /// A child if the parent is sampled, otherwise the root of a new trace with a link.
         #[default]
         Auto = "auto",
-        /// Its child, sampled or not.
+        /// A child, whether the parent is sampled or not.
         Child = "child",
-        /// The root of a trace of its own, with a link.
+        /// The root of a new trace with a link.
         Link = "link",
-        /// Nothing: no process is looked into for what its threads publish.
+        /// No relation. The memory of processes is not read for trace contexts.
         None = "none",
     }
 }

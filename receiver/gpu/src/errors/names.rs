@@ -1,5 +1,5 @@
-//! The names of errors, as the libraries' headers give them to the numbers. Sorted by number; numbers are never
-//! reused by the libraries, so newer headers only add rows.
+//! The names of error codes in the headers of the libraries, sorted by code. The libraries never reuse codes, so
+//! newer headers only add rows.
 
 /// `cudaError_t`, from `driver_types.h` of CUDA 12.9 and 13.5.
 #[rustfmt::skip]

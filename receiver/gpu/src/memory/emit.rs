@@ -67,11 +67,11 @@ pub(crate) fn leak(traced: &Traced, leak: &Leak, records: &Records, clock: &Cloc
         (attribute::GPU_MEMORY_LEAK_STATE, state.as_str().into()),
     ];
     let (at, name) = (instant(clock.unix(leak.at_ns)), event_name::GPU_MEMORY_LEAK);
-    log(records, at, None, name, severity, sentence(leak, lasted_ns), rows);
+    log(records, at, None, name, severity, leak_text(leak, lasted_ns), rows);
     take_records(traced.resource(), records, sink);
 }
 
-fn sentence(leak: &Leak, lasted_ns: u64) -> String {
+fn leak_text(leak: &Leak, lasted_ns: u64) -> String {
     let grown = leak.growth_bytes as f64 / MIB;
     match leak.is_suspected {
         true => format!(

@@ -1,39 +1,39 @@
-//! Leaks: memory whose lower envelope does nothing but grow while the workload works.
+//! Detection of leaks: memory whose lower envelope only grows while the workload runs.
 //!
-//! The one idea: what a workload needs comes back. Of each window the *least* that was allocated counts, so that a
-//! batch that comes and goes leaves no trace; only windows with steps count, so that loading a model does not either.
-//! Where that least grows window after window, in even portions, a leak is suspected, and the class of sizes that
-//! grew most is named. It is logged once, and once when half of it was freed or it has stopped growing.
+//! The minimum of each window is compared, so that memory of a batch that is freed again has no effect. Windows
+//! without steps are skipped, so that loading a model has none either. If the minimum grows in successive windows
+//! by similar amounts, a leak is suspected, and the size class that grew most is named. A leak is logged once, and
+//! once more when half of it was freed or it has stopped growing.
 //!
-//! Time is event time. Fixed memory: one class for each power of two.
+//! Time is event time. Memory use is constant: one size class per power of two.
 
-/// How long a window is, ns.
+/// Length of a window in ns.
 const WINDOW_NS: u64 = 60_000_000_000;
-/// Steps that make a window count.
+/// Minimum number of steps of a window; windows with fewer are skipped.
 const STEPS_MIN: u32 = 20;
-/// In so many windows the least has grown before a leak is suspected...
+/// Minimum number of windows with growth before a leak is suspected.
 const GROWN_MIN: u32 = 5;
-/// ... by this much in all, in bytes and as a part of what it began with...
+/// Minimum growth of a suspected leak, in bytes and as a fraction of the first minimum.
 const GROWTH_MIN: u64 = 32 << 20;
 const GROWTH_PART: u64 = 100;
-/// ... of which no window has more than half.
+/// No window has more than one part in this many of the growth.
 const PORTIONS_MIN: u64 = 2;
-/// After so many windows without growth in a row it has stopped.
+/// Number of successive windows without growth after which a leak has stopped growing.
 const FLAT_MAX: u32 = 3;
 /// The number of size classes, by powers of two. Larger sizes are in the last.
 const CLASSES: usize = 44;
 
-/// What is allocated of one class.
+/// The allocated bytes of one size class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     live: u64,
-    /// The least within this window.
+    /// The minimum within this window.
     least: u64,
-    /// The least of the window that the growth began with.
+    /// The minimum of the window in which the growth began.
     base: u64,
 }
 
-/// What is allocated, by power of two.
+/// The allocated bytes by power of two.
 #[derive(Debug)]
 pub(super) struct Sizes(Box<[Class; CLASSES]>);
 
@@ -45,27 +45,27 @@ impl Default for Sizes {
 
 impl Sizes {
     pub(super) fn allocate(&mut self, bytes: u64) {
-        let class = &mut self.0[place(bytes)];
+        let class = &mut self.0[class_of(bytes)];
         class.live = class.live.saturating_add(bytes);
     }
 
     pub(super) fn free(&mut self, bytes: u64) {
-        let class = &mut self.0[place(bytes)];
+        let class = &mut self.0[class_of(bytes)];
         class.live = class.live.saturating_sub(bytes);
         class.least = class.least.min(class.live);
     }
 
-    /// The growth begins with this window.
+    /// Sets the current window as the start of the growth.
     fn begin(&mut self) {
         self.0.iter_mut().for_each(|class| class.base = class.least);
     }
 
-    /// A window begins.
+    /// Opens a window.
     fn open(&mut self) {
         self.0.iter_mut().for_each(|class| class.least = class.live);
     }
 
-    /// The class that grew most since the growth began.
+    /// Returns the class that grew most since the start of the growth.
     fn grown(&self) -> Grown {
         let growth = |class: &Class| class.least.saturating_sub(class.base);
         let most = (0..CLASSES).rev().max_by_key(|at| growth(&self.0[*at])).unwrap_or_default();
@@ -73,41 +73,41 @@ impl Sizes {
     }
 }
 
-fn place(bytes: u64) -> usize {
+fn class_of(bytes: u64) -> usize {
     (bytes.max(1).ilog2() as usize).min(CLASSES - 1)
 }
 
-/// A class of sizes, from a power of two to the next, and by how much what is allocated of it grew.
+/// A size class, from a power of two to the next, and the growth of its allocated bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Grown {
     pub(crate) from_bytes: u64,
     pub(crate) growth_bytes: u64,
 }
 
-/// Something to be said of a leak.
+/// A leak that is suspected, or no longer suspected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Leak {
-    /// False where it is no longer suspected.
+    /// Whether the leak is suspected.
     pub(crate) is_suspected: bool,
     pub(crate) at_ns: u64,
-    /// By how much the least grew, and since when.
+    /// The growth of the minimum, and its duration.
     pub(crate) growth_bytes: u64,
     pub(crate) since_ns: u64,
-    /// What it grew to.
+    /// The current minimum.
     pub(crate) least_bytes: u64,
     pub(crate) class: Grown,
 }
 
-/// Windows in a row of which none had less than the one before.
+/// Successive windows, none with a lower minimum than the one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     since_ns: u64,
     base: u64,
     last: u64,
-    /// Windows that had more, and the most that one had.
+    /// Number of windows that grew, and the largest growth of one.
     grown: u32,
     portion: u64,
-    /// Windows that had as much, in a row.
+    /// Number of successive windows without growth.
     flat: u32,
 }
 
@@ -124,35 +124,35 @@ impl Run {
     }
 }
 
-/// The lower envelope of what is allocated.
+/// The lower envelope of the allocated bytes.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
-    /// When the window ends; 0 before the first.
+    /// End of the current window; 0 before the first.
     end_ns: u64,
     least: u64,
     steps: u32,
     run: Option<Run>,
-    /// The suspected leak, while it lasts.
+    /// The suspected leak.
     suspected: Option<Leak>,
 }
 
 impl Envelope {
-    /// Something was freed.
+    /// Observes a free.
     pub(super) fn fall(&mut self, live: u64) {
         self.least = self.least.min(live);
     }
 
-    /// A step is over. Windows without steps pass unseen.
+    /// Observes the end of a step. Windows without steps are skipped.
     pub(super) fn step(&mut self, now_ns: u64, live: u64, sizes: &mut Sizes) -> Option<Leak> {
         self.steps += 1;
         if now_ns < self.end_ns {
             return None;
         }
         let is_whole = self.end_ns > 0 && self.steps >= STEPS_MIN;
-        let said = if is_whole { self.close(now_ns, sizes) } else { None };
+        let leak = if is_whole { self.close(now_ns, sizes) } else { None };
         (self.end_ns, self.least, self.steps) = (now_ns.saturating_add(WINDOW_NS), live, 0);
         sizes.open();
-        said
+        leak
     }
 
     fn close(&mut self, now_ns: u64, sizes: &mut Sizes) -> Option<Leak> {
@@ -163,7 +163,7 @@ impl Envelope {
                 (run.last, run.grown, run.flat) = (least, run.grown + 1, 0);
             }
             Some(run) if least == run.last && run.flat + 1 < FLAT_MAX => run.flat += 1,
-            // Some came back, and most of what leaked did not.
+            // Some of it was freed, but less than half.
             Some(run) if least < run.last && self.suspected.is_some() && !is_half_back(run, least) => {
                 run.last = least;
             }
@@ -173,7 +173,7 @@ impl Envelope {
         self.suspected.replace(leak).is_none().then_some(leak)
     }
 
-    /// The growth is over, if it was any. Another may begin here.
+    /// Ends the growth, and returns the end of a suspected leak. A new growth may begin here.
     fn begin(&mut self, now_ns: u64, sizes: &mut Sizes) -> Option<Leak> {
         self.run = Some(Run { since_ns: now_ns, base: self.least, last: self.least, ..Run::default() });
         sizes.begin();

@@ -1,4 +1,4 @@
-//! Totals become points, and failed calls stand under their error's name.
+//! Conversion of totals to points, and attribution of failed calls to their errors.
 
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 
@@ -27,7 +27,8 @@ fn total(symbol: &str, at_ns: u64, durations: &[u64]) -> OperationTotal {
     }
 }
 
-/// Count, and sum in ns, of each point of a metric, by the last of its attributes' values but the name's.
+/// Returns the count and the sum in ns of each point of a metric, by the value of its last attribute except the
+/// name.
 fn points(operations: &Operations, name: &str) -> Vec<(String, u64, u64)> {
     let metrics = operations.metrics(WINDOW);
     let Some(metric) = metrics.into_iter().find(|m| m.name == name) else { return Vec::new() };
@@ -61,7 +62,7 @@ fn a_later_total_replaces_an_earlier_one() {
 }
 
 #[test]
-fn a_failed_call_stands_under_its_error_and_is_counted_once() {
+fn a_failed_call_is_counted_once_under_its_error() {
     let mut operations = Operations::default();
     operations.fail(row("cudaMalloc"), "cudaErrorMemoryAllocation", 15, 300);
     assert_eq!(points(&operations, "gpu.cuda.operation.duration"), vec![]);
@@ -76,7 +77,7 @@ fn a_failed_call_stands_under_its_error_and_is_counted_once() {
 }
 
 #[test]
-fn a_failed_call_behind_the_total_waits_for_the_next() {
+fn a_failed_call_after_the_total_is_in_the_next() {
     let mut operations = Operations::default();
     operations.fail(row("cudaMalloc"), "cudaErrorMemoryAllocation", 25, 300);
     operations.replace(&total("cudaMalloc", 20, &[100, 200]));
@@ -86,17 +87,17 @@ fn a_failed_call_behind_the_total_waits_for_the_next() {
 }
 
 #[test]
-fn no_series_loses_a_call_that_it_had() {
+fn no_series_decreases() {
     let mut operations = Operations::default();
     operations.replace(&total("cudaMalloc", 20, &[100, 200, 300]));
-    // Its record came after the total that counts it.
+    // The record arrives after the total that counts the call.
     operations.fail(row("cudaMalloc"), "cudaErrorMemoryAllocation", 15, 300);
     operations.replace(&total("cudaMalloc", 30, &[100, 200, 300]));
     assert_eq!(points(&operations, "gpu.cuda.operation.duration")[0].1, 3);
 }
 
 #[test]
-fn launches_of_runtime_and_driver_add_up_and_vendors_do_not() {
+fn launches_are_added_by_vendor() {
     let mut operations = Operations::default();
     for symbol in ["cudaLaunchKernel", "cuLaunchKernelEx", "hipLaunchKernel"] {
         operations.replace(&OperationTotal { returned: 0, ..total(symbol, 10, &[1, 1]) });
@@ -121,7 +122,7 @@ fn waits_are_grouped_by_sync_kind() {
 }
 
 #[test]
-fn a_function_that_is_not_timed_has_a_count_and_no_durations() {
+fn untimed_functions_have_a_count_without_durations() {
     let mut operations = Operations::default();
     operations.replace(&OperationTotal {
         calls: 7,
@@ -133,7 +134,7 @@ fn a_function_that_is_not_timed_has_a_count_and_no_durations() {
 }
 
 #[test]
-fn a_row_of_a_newer_recording_is_left_out() {
+fn unknown_rows_are_ignored() {
     let mut operations = Operations::default();
     operations.replace(&OperationTotal { calls: 7, row: 255, ..OperationTotal::default() });
     assert_eq!(operations.metrics(WINDOW), vec![]);

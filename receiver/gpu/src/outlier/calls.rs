@@ -1,6 +1,6 @@
-//! What is said of the calls inside an outlier: a child span for each, and a sentence for those that made a part of it.
+//! The calls inside an outlier: a child span for each, and sentences about those that were a large part of it.
 //!
-//! The one idea: a call means something beside what it usually takes, and that the folds know of every function.
+//! A call is compared with the usual duration of its function, which comes from the folds.
 
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
@@ -9,16 +9,16 @@ use semconv::{attribute, span};
 use super::{Outlier, child, integer};
 use crate::detail::Call;
 
-/// Sentences of an outlier.
-const SAID_MAX: usize = 5;
-/// A call that took less of the step than this is no part of its story.
+/// The maximum number of sentences about calls.
+const DESCRIBED_MAX: usize = 5;
+/// Minimum share of the step of a call that is mentioned.
 const SHARE_MIN: f64 = 0.05;
 
 /// A call inside a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
     pub(crate) call: Call,
-    /// What calls of its function usually take, s, where there were enough of them.
+    /// Usual duration of calls of the function in s, if enough were counted.
     pub(crate) usual_s: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ impl Inside {
         self.duration_s() - self.usual_s.unwrap_or(0.0)
     }
 
-    fn sentence(&self) -> Option<String> {
+    fn describe(&self) -> Option<String> {
         let symbol = probe_abi::row(self.call.row)?.symbol;
         let took = format!("{symbol} took {}", ms(self.duration_s()));
         Some(match self.usual_s {
@@ -42,25 +42,26 @@ impl Inside {
 }
 
 impl Outlier<'_> {
-    /// The call that took longest beyond what it usually takes, where that is a part of the step.
+    /// Describes the call with the largest excess over its usual duration, if it is a large part of the step.
     pub(super) fn slowest_call(&self) -> Option<String> {
         let slowest = self.calls.iter().max_by(|a, b| a.excess_s().total_cmp(&b.excess_s()))?;
-        self.is_part(slowest.excess_s()).then(|| slowest.sentence()).flatten()
+        self.is_part(slowest.excess_s()).then(|| slowest.describe()).flatten()
     }
 
-    /// Its longest calls, the longest first.
+    /// Describes the longest calls, longest first.
     pub(super) fn longest_calls(&self) -> Option<Vec<String>> {
         let mut long: Vec<&Inside> = self.calls.iter().filter(|c| self.is_part(c.duration_s())).collect();
         long.sort_by(|a, b| b.duration_s().total_cmp(&a.duration_s()));
-        let said: Vec<String> = long.into_iter().take(SAID_MAX).filter_map(Inside::sentence).collect();
-        (!said.is_empty()).then_some(said)
+        let described: Vec<String> =
+            long.into_iter().take(DESCRIBED_MAX).filter_map(Inside::describe).collect();
+        (!described.is_empty()).then_some(described)
     }
 
     fn is_part(&self, seconds: f64) -> bool {
         seconds * 1e9 >= SHARE_MIN * self.step.duration_ns as f64
     }
 
-    /// Its span.
+    /// Emits the span of a call.
     pub(super) fn call(&self, tracer: &SdkTracer, parent: &Context, inside: &Inside) {
         let Inside { call, usual_s } = inside;
         let Some(row) = probe_abi::row(call.row) else { return };
@@ -75,7 +76,7 @@ impl Outlier<'_> {
     }
 }
 
-/// A duration in milliseconds, the short ones with more places.
+/// Returns a duration in milliseconds, with more decimal places if it is short.
 fn ms(seconds: f64) -> String {
     let ms = seconds * 1e3;
     if ms < 0.01 { format!("{ms:.4} ms") } else { format!("{ms:.2} ms") }

@@ -1,4 +1,4 @@
-//! A job of ranks in processes of their own, as probes would tell of it: calls of NCCL, waits, and what goes wrong.
+//! A job of ranks, each in its own process, as events of probes: calls of NCCL, waits, and failures.
 
 use event::{CallArgs, CallRecord, ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::record::Header;
@@ -8,7 +8,7 @@ use super::{MS, SECOND, UNIX, US, row};
 /// The bytes of an `ncclUniqueId`.
 pub type UniqueId = [u8; 128];
 
-/// The stream that a rank's collectives run on, and the thread's own.
+/// The stream of a rank's collectives, and the thread's own.
 pub const STREAM: u64 = 0x7700;
 
 /// One rank of one communicator.
@@ -54,7 +54,7 @@ impl Rank {
         }
     }
 
-    /// Any call of NCCL.
+    /// Returns the event of an NCCL call.
     pub fn call_args(
         &self,
         symbol: &str,
@@ -68,7 +68,7 @@ impl Rank {
         Event::CallArgs(args)
     }
 
-    /// Makes the communicator.
+    /// Creates the communicator.
     pub fn init(&self, entry_ns: u64, duration_ns: u64, nranks: u32, id: &UniqueId) -> Event {
         self.call_args("ncclCommInitRank", entry_ns, duration_ns, |t| {
             t.device = (self.number % 8) as i32;
@@ -77,12 +77,12 @@ impl Rank {
         })
     }
 
-    /// Of a function whose only argument is the communicator.
+    /// Returns a call of a function whose only argument is the communicator.
     pub fn of_comm(&self, symbol: &str, entry_ns: u64) -> Event {
         self.call_args(symbol, entry_ns, US, |t| t.arguments[0] = self.comm)
     }
 
-    /// A sum of floats.
+    /// Returns an all-reduce of floats.
     pub fn all_reduce(&self, entry_ns: u64, duration_ns: u64) -> Event {
         self.call_args("ncclAllReduce", entry_ns, duration_ns, |t| {
             t.arguments = [0x10, 0x20, 1_024, 7, 0, self.comm, STREAM, 0];
@@ -107,7 +107,7 @@ impl Rank {
         })
     }
 
-    /// Waits for the stream: a step whose first work was enqueued at `first_ns`.
+    /// Returns a wait for the stream: a step whose first work was enqueued at `first_ns`.
     pub fn sync(&mut self, first_ns: u64, entry_ns: u64, exit_ns: u64) -> Event {
         let mut step = StepRecord {
             header: self.header("cudaStreamSynchronize", entry_ns, exit_ns - entry_ns),
@@ -127,7 +127,7 @@ impl Rank {
         Event::Step(step)
     }
 
-    /// A call on the stream, with a handle where it has one.
+    /// Returns a call on the stream, with a handle if the function has one.
     pub fn call(&self, symbol: &str, entry_ns: u64, handle: u64) -> Event {
         let header = self.header(symbol, entry_ns, US);
         Event::Call(CallRecord { header, handle, stream: STREAM, ..CallRecord::default() })
@@ -144,7 +144,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `count` ranks, in processes from `pid` on, that have made their communicator.
+    /// Returns a job of `count` ranks that have created their communicator, in processes numbered from `pid`.
     pub fn new(count: u32, pid: u32) -> Job {
         let id = std::array::from_fn(|at| (pid as u8).wrapping_add(at as u8));
         let ranks: Vec<Rank> = (0..count).map(|number| Rank::new(pid + number, number)).collect();
@@ -157,16 +157,16 @@ impl Job {
     pub fn round(&mut self, late_ns: impl Fn(u32) -> Option<u64>) {
         let (base_ns, mut last_ns, mut is_whole) = (self.now_ns, self.now_ns, true);
         let jitter = |number: u32| probe_abi::fold::mix(base_ns ^ u64::from(number)) % (200 * US);
-        let came: Vec<Option<u64>> = (self.ranks.iter())
+        let arrivals: Vec<Option<u64>> = (self.ranks.iter())
             .map(|r| late_ns(r.number).map(|ns| base_ns + 5 * MS + ns + jitter(r.number)))
             .collect();
-        for (rank, at_ns) in self.ranks.iter().zip(&came) {
+        for (rank, at_ns) in self.ranks.iter().zip(&arrivals) {
             is_whole &= at_ns.is_some();
             let Some(at_ns) = *at_ns else { continue };
             last_ns = last_ns.max(at_ns);
             self.events.push(rank.all_reduce(at_ns, 20 * US));
         }
-        for (rank, at_ns) in self.ranks.iter_mut().zip(came).filter(|_| is_whole) {
+        for (rank, at_ns) in self.ranks.iter_mut().zip(arrivals).filter(|_| is_whole) {
             let Some(at_ns) = at_ns else { continue };
             let exit_ns = last_ns + 2 * MS + jitter(rank.number) / 10;
             self.events.push(rank.sync(base_ns, at_ns + 30 * US, exit_ns));
@@ -179,7 +179,7 @@ impl Job {
     }
 }
 
-/// What a capture would have given of these jobs: events in the order of their time, and time itself.
+/// Returns the events of jobs as a capture records them: sorted by time, with ticks.
 pub fn events_until(infos: Vec<ProcessInfo>, mut events: Vec<Event>, until_ns: u64) -> Vec<Event> {
     events.extend((SECOND..until_ns).step_by(100 * MS as usize).map(|at_ns| Event::Tick { at_ns }));
     events.sort_by_key(Event::at_ns);

@@ -1,4 +1,4 @@
-//! A GPU machine made of calls: what tests feed to the analysis, and what they read from its output.
+//! A simulated GPU machine: events for the analysis, and access to its output.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -17,15 +17,15 @@ use trace::fold::{Bounds, Folder};
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
-/// The wall's clock is this far ahead of event time.
+/// Offset of the wall clock to event time, ns.
 pub const UNIX: u64 = 1_700_000_000 * SECOND;
 
-/// The row's id.
+/// Returns the id of a row.
 pub fn row(symbol: &str) -> u16 {
     probe_abi::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id
 }
 
-/// One process that calls.
+/// A process that makes calls.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub info: ProcessInfo,
@@ -72,7 +72,7 @@ impl Program {
         self.now_ns += duration_ns + US;
     }
 
-    /// One token for a few requests: one graph, and a wait for an event.
+    /// Decodes one token: a graph launch, and a wait for an event.
     pub fn decode(&mut self, wait_ns: u64) {
         self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (4096, Direction::HostToDevice));
         self.call("cudaGraphLaunch", 50 * US, |c| (c.handle, c.identity) = (Some(0x9), 0x9));
@@ -92,7 +92,7 @@ impl Program {
         self.call("cudaGraphInstantiate", MS, |c| (c.handle, c.graph) = (Some(0x9), 0xa));
     }
 
-    /// A prompt: many large kernels, and a wait for an event.
+    /// Processes a prompt: many large kernels, and a wait for an event.
     pub fn prefill(&mut self, wait_ns: u64) {
         self.call("cudaMemcpyAsync", 9 * US, |c| (c.bytes, c.direction) = (1 << 20, Direction::HostToDevice));
         for kernel in 0..400 {
@@ -103,7 +103,7 @@ impl Program {
         self.wait(300 * US);
     }
 
-    /// `count` decodes of about `wait_ns`, with a prompt now and then.
+    /// Makes `count` decodes of about `wait_ns`, and some prompts.
     pub fn serve(&mut self, count: u64, wait_ns: u64) {
         for step in 0..count {
             if step % 20 == 7 {
@@ -113,7 +113,7 @@ impl Program {
         }
     }
 
-    /// A decode every two seconds, and every minute an allocation that is never freed.
+    /// Makes a decode every two seconds, and an allocation every minute that is never freed.
     pub fn leak(&mut self, minutes: u64, bytes: u64) {
         for minute in 0..minutes {
             self.allocate(0x10_0000 + minute, bytes, 0);
@@ -124,7 +124,7 @@ impl Program {
         }
     }
 
-    /// A turn of a training loop: two threads, one wait.
+    /// Runs one iteration of a training loop: two threads, one wait.
     pub fn train(&mut self, wait_ns: u64) {
         let backward = self.info.process.pid + 1;
         for kernel in 0..60 {
@@ -149,7 +149,7 @@ impl Program {
     }
 }
 
-/// What the kernel would have sent of these programs: events in order of time, totals every second.
+/// Returns the events of programs as the kernel sends them: sorted by time, with totals every second.
 pub fn events(programs: &[Program], exits: bool) -> Vec<Event> {
     let mut out =
         vec![Event::Clock(ClockOffsets { at_ns: SECOND, to_unix_ns: UNIX as i64, to_boottime_ns: 0 })];
@@ -178,7 +178,7 @@ pub fn events(programs: &[Program], exits: bool) -> Vec<Event> {
     out
 }
 
-/// Events in hand, a few at a time.
+/// A source of given events, in small batches.
 pub struct Given {
     pub events: Vec<Event>,
     pub at: usize,
@@ -196,12 +196,12 @@ impl EventSource for Given {
     }
 }
 
-/// Everything that comes of events.
+/// Analyzes events.
 pub fn analysed(events: &[Event], settings: Settings) -> Output {
     read_in_batches(events, 64, settings)
 }
 
-/// Everything that comes of events that are read so many at a time.
+/// Analyzes events in batches of a given size.
 pub fn read_in_batches(events: &[Event], batch: usize, settings: Settings) -> Output {
     let mut source = Given { events: events.to_vec(), at: 0, batch };
     let mut batches = Vec::new();
@@ -210,7 +210,7 @@ pub fn read_in_batches(events: &[Event], batch: usize, settings: Settings) -> Ou
     Output { batches }
 }
 
-/// The bounds of a point's buckets, with their counts: below, up to, how many.
+/// Returns the lower bound, upper bound and count of each bucket of a point.
 pub fn buckets(point: &ExponentialHistogramDataPoint) -> Vec<(f64, f64, u64)> {
     let Buckets { offset, bucket_counts } = point.positive.clone().unwrap_or_default();
     let bound = |index: i32| (f64::from(index) * (-f64::from(point.scale)).exp2()).exp2();
@@ -218,7 +218,7 @@ pub fn buckets(point: &ExponentialHistogramDataPoint) -> Vec<(f64, f64, u64)> {
     rows.map(|(count, index)| (bound(index), bound(index + 1), count)).collect()
 }
 
-/// What a kernel that is asked for detail adds: a call inside every segment, the n-th `4 n` us long.
+/// Adds individually recorded calls: one in every segment, the n-th `4 n` us long.
 pub fn in_detail(events: Vec<Event>) -> Vec<Event> {
     let mut with = Vec::new();
     for (n, event) in events.into_iter().enumerate() {

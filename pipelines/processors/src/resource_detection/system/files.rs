@@ -1,10 +1,10 @@
-//! What the kernel and `/etc` tell of a machine by files.
+//! Properties of a machine from files of the kernel and in `/etc`.
 
 use std::fs;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-/// The files below the folder that stands for `/`.
+/// The files below a root folder.
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
 }
@@ -18,7 +18,7 @@ impl Files<'_> {
         Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// A field of the first processor.
+    /// Returns a field of the first processor.
     pub(super) fn cpu(&self, field: &str) -> Option<String> {
         let text = self.read("proc/cpuinfo")?;
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -29,7 +29,7 @@ impl Files<'_> {
         self.read("etc/machine-id").or_else(|| self.read("var/lib/dbus/machine-id"))
     }
 
-    /// A value of `os-release`, without quotes and escapes.
+    /// Returns a value of `os-release`, without quotes and escapes.
     fn release(&self, key: &str) -> Option<String> {
         let text = self.read("etc/os-release").or_else(|| self.read("usr/lib/os-release"))?;
         let mut pairs = text.lines().filter_map(|line| line.trim().split_once('='));
@@ -47,7 +47,7 @@ impl Files<'_> {
         self.read(&format!("proc/sys/kernel/{file}"))
     }
 
-    /// The name of the distribution, in the words that other agents use.
+    /// Returns the name of the distribution as other agents report it.
     pub(super) fn os_name(&self) -> Option<String> {
         let id = self.release("ID")?;
         Some(match id.as_str() {
@@ -59,7 +59,7 @@ impl Files<'_> {
         })
     }
 
-    /// The version of the distribution: the exact one, where a file of its own has that.
+    /// Returns the version of the distribution, from a file of its own if there is one, which is more exact.
     pub(super) fn os_version(&self) -> Option<String> {
         let exact = match self.release("ID")?.as_str() {
             "alpine" => self.read("etc/alpine-release"),
@@ -73,7 +73,7 @@ impl Files<'_> {
         self.release("BUILD_ID").or_else(|| self.kernel("osrelease"))
     }
 
-    /// The distribution, and the kernel as `uname -snrvm` writes it.
+    /// Returns the distribution and the kernel in the format of `uname -snrvm`.
     pub(super) fn description(&self) -> Option<String> {
         let machine = self.kernel("arch").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
         let parts: Option<Vec<String>> =
@@ -85,7 +85,7 @@ impl Files<'_> {
         Some(name.map_or_else(|| uname.clone(), |name| format!("{name} ({uname})")))
     }
 
-    /// The names of all interfaces.
+    /// Returns the names of all interfaces.
     pub(super) fn interfaces(&self) -> Vec<String> {
         let Ok(folder) = fs::read_dir(self.root.join("sys/class/net")) else { return Vec::new() };
         let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -94,28 +94,28 @@ impl Files<'_> {
         names
     }
 
-    /// True for an interface that is up and leads out of the machine.
-    fn leads_out(&self, interface: &str) -> bool {
+    /// Returns whether an interface is up and not a loopback.
+    fn is_external(&self, interface: &str) -> bool {
         let flags = self.read(&format!("sys/class/net/{interface}/flags"));
         let flags = flags.and_then(|f| u32::from_str_radix(f.trim_start_matches("0x"), 16).ok()).unwrap_or(0);
         flags & IFF_UP != 0 && flags & IFF_LOOPBACK == 0
     }
 
-    /// The hardware addresses of interfaces that are up, in the form of the IEEE.
+    /// Returns the hardware addresses of interfaces that are up, in the IEEE's format.
     pub(super) fn hardware_addresses(&self) -> Vec<String> {
-        let names = self.interfaces().into_iter().filter(|name| self.leads_out(name));
+        let names = self.interfaces().into_iter().filter(|name| self.is_external(name));
         let addresses = names.filter_map(|name| self.read(&format!("sys/class/net/{name}/address")));
         addresses.map(|address| address.to_uppercase().replace(':', "-")).collect()
     }
 
-    /// The addresses by which the machine is reached.
+    /// Returns the addresses of the machine, except loopback addresses.
     pub(super) fn addresses(&self) -> Vec<String> {
         let mut addresses = self.addresses_v4();
         addresses.extend(self.addresses_v6());
         addresses
     }
 
-    /// The routes that end here: each address stands in the line before `/32 host LOCAL`.
+    /// Returns the local IPv4 addresses: each is in the line before `/32 host LOCAL`.
     fn addresses_v4(&self) -> Vec<String> {
         let text = self.read("proc/net/fib_trie").unwrap_or_default();
         let mut found: Vec<String> = Vec::new();
@@ -137,7 +137,7 @@ impl Files<'_> {
         let address = |line: &str| {
             let (digits, interface) = (line.split_whitespace().next()?, line.split_whitespace().last()?);
             let bits = u128::from_str_radix(digits, 16).ok()?;
-            self.leads_out(interface).then(|| Ipv6Addr::from(bits).to_string())
+            self.is_external(interface).then(|| Ipv6Addr::from(bits).to_string())
         };
         text.lines().filter_map(address).collect()
     }

@@ -1,7 +1,7 @@
-//! The detector `system`: the machine by its own account, as the kernel and `/etc` tell it.
+//! The detector `system`: properties of the machine from the kernel and `/etc`.
 //!
-//! `names` finds what the machine is called, `files` reads everything else. What cannot be found is left out;
-//! only a machine without a name is an error.
+//! `names` finds the host name, `files` reads everything else. Missing properties are omitted; only a missing host
+//! name is an error.
 
 mod files;
 mod names;
@@ -111,7 +111,7 @@ impl System {
     }
 }
 
-/// The value of an attribute, where the machine tells it.
+/// Returns an attribute, if the machine has the property.
 fn find(name: &str, host_name: &str, files: &Files<'_>) -> Option<KeyValue> {
     let found = match name {
         "host.arch" => architecture(std::env::consts::ARCH).to_owned(),
@@ -139,7 +139,7 @@ fn find(name: &str, host_name: &str, files: &Files<'_>) -> Option<KeyValue> {
     Some(text(name, found))
 }
 
-/// The conventions' word for an architecture.
+/// Returns the name of an architecture in the semantic conventions.
 fn architecture(name: &str) -> &str {
     match name {
         "aarch64" => "arm64",
@@ -154,7 +154,7 @@ fn architecture(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Checks what is found on a machine with these files.
+    /// Checks the attributes of a machine with these files.
     async fn check(files: &[(&str, &str)], config: &str, want: &[&str]) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -172,7 +172,7 @@ mod tests {
     const NAME: (&str, &str) = ("proc/sys/kernel/hostname", "gpu7\n");
 
     #[tokio::test]
-    async fn by_default_it_is_the_name_and_the_type() {
+    async fn name_and_os_type_are_detected_by_default() {
         let hosts = ("etc/hosts", "127.0.0.1 localhost\n10.0.0.7 gpu7.example.org gpu7 # here\n");
         check(&[NAME, hosts], "{}", &["host.name=gpu7.example.org", "os.type=linux"]).await;
         let by_os = r#"{"hostname_sources": ["os"], "resource_attributes": {"os.type": {"enabled": false}}}"#;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_switched_on_is_read_from_files() {
+    async fn enabled_attributes_are_read_from_files() {
         let on: Vec<String> = ATTRIBUTES
             .iter()
             .filter(|(name, is_on)| !is_on && *name != "host.arch")
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_machine_without_a_name_is_an_error() {
+    async fn missing_host_name_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         let system = System { root: root.path().to_owned(), ..System::new(&SystemConfig::default()) };
         let error = system.detect().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What the machine is called: by itself, by `/etc/hosts`, or by the name service.
+//! The name of the machine: from the kernel, `/etc/hosts`, or the name service.
 
 use std::fs;
 use std::net::IpAddr;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use dns_lookup::{AddrInfoHints, getaddrinfo, lookup_addr, lookup_host};
 
-/// A way to find the name, of the key `hostname_sources`.
+/// A source of the host name, of the key `hostname_sources`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Source {
-    /// The kernel's.
+    /// The kernel.
     Os,
-    /// The full name, by `/etc/hosts`, or else by the name that its address has.
+    /// The fully qualified name, from `/etc/hosts` or by a reverse lookup of its address.
     Dns,
-    /// The canonical name.
+    /// The canonical name from the name service.
     Cname,
-    /// The name that its address has.
+    /// A reverse lookup of its address.
     Lookup,
 }
 
@@ -30,7 +30,7 @@ impl Source {
         })
     }
 
-    /// Finds the name. This may wait for a name server.
+    /// Returns the name. This may block on a name server.
     pub(super) fn host_name(self, root: &Path) -> Result<String, String> {
         let name = host_name(root)?;
         match self {
@@ -42,14 +42,14 @@ impl Source {
     }
 }
 
-/// The name that the kernel has for the machine, or for the container.
+/// Returns the kernel's name of the machine, or of the container.
 pub(in crate::resource_detection) fn host_name(root: &Path) -> Result<String, String> {
     let file = root.join("proc/sys/kernel/hostname");
     let name = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(name.trim().to_owned())
 }
 
-/// The first name of the line of `/etc/hosts` that has this one.
+/// Returns the first name of the line of `/etc/hosts` with this name.
 fn in_hosts(root: &Path, name: &str) -> Option<String> {
     let text = fs::read_to_string(root.join("etc/hosts")).ok()?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
@@ -61,7 +61,7 @@ fn by_address(name: &str) -> Result<String, String> {
     let addresses: Vec<IpAddr> =
         lookup_host(name).map_err(|e| format!("{name}: {}", std::io::Error::from(e)))?.collect();
     let mut named = addresses.iter().filter_map(|address| lookup_addr(address).ok());
-    // Without a name the system answers with the address.
+    // Without a name the system returns the address.
     let is_name = |found: &String| found.parse::<IpAddr>().is_err();
     let found = named.find(is_name).map(|found| found.trim_end_matches('.').to_owned());
     found.ok_or_else(|| format!("{name}: none of its addresses {addresses:?} has a name"))

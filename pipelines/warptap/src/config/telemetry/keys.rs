@@ -1,5 +1,5 @@
-//! The keys of the section as they are written: those of the Collector, whose declarative format is version
-//! 0.3.0 of OpenTelemetry's. Durations are whole milliseconds there.
+//! The keys of the section, which are those of the Collector; its declarative format is version 0.3.0 of
+//! OpenTelemetry's. Durations are integers in milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde::de::IgnoredAny;
 use super::metrics::MetricsLevel;
 use crate::config::LogLevel;
 
-/// A section whose keys do not matter, only that it is there.
+/// A section of which only the presence matters.
 pub(super) type Marker = Option<BTreeMap<String, IgnoredAny>>;
 
-/// Declares the structs of sections, all alike.
+/// Declares the structs of sections.
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident { $($key:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -26,14 +26,14 @@ macro_rules! keys {
 }
 
 keys! {
-    /// The section itself; each part is read on its own.
+    /// The section `service::telemetry`, whose parts are read individually.
     TelemetryKeys {
         logs: IgnoredAny,
         metrics: IgnoredAny,
         resource: IgnoredAny,
         traces: IgnoredAny,
     }
-    /// `logs`
+    /// The section `logs`.
     LogsKeys {
         level: LogLevel,
         development: bool,
@@ -47,21 +47,21 @@ keys! {
         processors: Vec<ProcessorKeys>,
         sampling: SamplingKeys,
     }
-    /// `logs::sampling`
+    /// The section `logs::sampling`.
     SamplingKeys {
         enabled: Option<bool>,
         tick: Option<GoDuration>,
         initial: Option<i64>,
         thereafter: Option<i64>,
     }
-    /// `metrics`
+    /// The section `metrics`.
     MetricsKeys {
         level: MetricsLevel,
         readers: Option<Vec<ReaderKeys>>,
         views: Option<Vec<ViewKeys>>,
         address: Option<String>,
     }
-    /// One of `metrics::readers`
+    /// An item of `metrics::readers`.
     ReaderKeys {
         pull: Option<PullKeys>,
         periodic: Option<PeriodicKeys>,
@@ -81,7 +81,7 @@ keys! {
         without_units: Option<bool>,
         with_resource_constant_labels: Option<ListsKeys>,
     }
-    /// Names that are taken, and names that are not.
+    /// Lists of included and excluded names.
     ListsKeys {
         included: Vec<String>,
         excluded: Vec<String>,
@@ -91,7 +91,7 @@ keys! {
         timeout: Option<u64>,
         exporter: ExporterKeys,
     }
-    /// One of `logs::processors` and `traces::processors`
+    /// An item of `logs::processors` or `traces::processors`.
     ProcessorKeys {
         batch: Option<BatchKeys>,
         simple: Option<SimpleKeys>,
@@ -106,7 +106,7 @@ keys! {
     SimpleKeys {
         exporter: ExporterKeys,
     }
-    /// What pushes.
+    /// The section of an exporter.
     ExporterKeys {
         console: Marker,
         otlp: Option<OtlpKeys>,
@@ -125,7 +125,7 @@ keys! {
         temporality_preference: Option<String>,
         default_histogram_aggregation: Option<String>,
     }
-    /// One of `metrics::views`
+    /// An item of `metrics::views`.
     ViewKeys {
         selector: Option<SelectorKeys>,
         stream: Option<StreamKeys>,
@@ -161,7 +161,7 @@ keys! {
         max_size: Option<u32>,
         record_min_max: Option<bool>,
     }
-    /// `traces`
+    /// The section `traces`.
     TracesKeys {
         level: Option<MetricsLevel>,
         propagators: Vec<String>,
@@ -169,7 +169,7 @@ keys! {
         limits: Marker,
         sampler: Marker,
     }
-    /// One of `resource::attributes`
+    /// An item of `resource::attributes`.
     AttributeKeys {
         name: String,
         value: Option<Node>,

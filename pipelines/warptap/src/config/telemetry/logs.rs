@@ -1,4 +1,4 @@
-//! `service::telemetry::logs`.
+//! The section `service::telemetry::logs`.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use super::keys::{LogsKeys, SamplingKeys};
 use super::push::{self, ProcessorConfig};
 use crate::config::LogLevel;
 
-/// The log of the collector itself.
+/// Settings of the collector's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logs {
     /// Minimum severity of logged messages.
     pub level: LogLevel,
-    /// What a line looks like.
+    /// Format of a line.
     pub encoding: LogEncoding,
-    /// True: a line says which line of the source it is from.
-    pub tells_caller: bool,
-    /// True: a line says what the collector says of itself.
-    pub tells_resource: bool,
-    /// How lines that repeat are thinned out; none: they are not.
+    /// Whether lines have the position in the source code.
+    pub has_caller: bool,
+    /// Whether lines have the attributes of the resource.
+    pub has_resource: bool,
+    /// Sampling of repeated lines; `None` disables it.
     pub sampling: Option<Sampling>,
-    /// Where lines go: `stdout`, `stderr`, or files.
+    /// Destinations: `stdout`, `stderr`, or paths of files.
     pub output_paths: Vec<String>,
-    /// Where it goes that a line could not be written.
+    /// Destinations of errors while writing the log.
     pub error_output_paths: Vec<String>,
-    /// What every line says as well, by name.
+    /// Fields of every line, by name.
     pub initial_fields: Vec<(String, Node)>,
-    /// Where lines go besides, as log records.
+    /// Processors that export the lines as log records, too.
     pub processors: Vec<ProcessorConfig>,
 }
 
-/// What a line looks like.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogEncoding {
-    /// Columns, and the fields as JSON behind them.
+    /// Columns, followed by the fields as JSON.
     #[default]
     Console,
-    /// One JSON object.
+    /// A JSON object.
     Json,
 }
 
 /// Of lines with one level and message in one tick, the first `initial` and then one in `thereafter` are logged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sampling {
-    /// After so long counting begins again.
+    /// Length of a tick, after which counting restarts.
     pub tick: Duration,
     /// Number of lines that are logged per tick.
     pub initial: u64,
-    /// Of the others, one in so many; 0: none.
+    /// One in this many of the others is logged; 0 logs none.
     pub thereafter: u64,
 }
 
@@ -64,8 +64,8 @@ impl Default for Logs {
         Logs {
             level: LogLevel::default(),
             encoding: LogEncoding::Console,
-            tells_caller: true,
-            tells_resource: true,
+            has_caller: true,
+            has_resource: true,
             sampling: Some(Sampling::default()),
             output_paths: stderr(),
             error_output_paths: stderr(),
@@ -91,8 +91,8 @@ impl Logs {
         Logs {
             level: keys.level,
             encoding: encoding(keys.encoding.as_deref(), reading),
-            tells_caller: !keys.disable_caller,
-            tells_resource: !keys.disable_zap_resource,
+            has_caller: !keys.disable_caller,
+            has_resource: !keys.disable_zap_resource,
             sampling: sampling(&keys.sampling, reading),
             processors: push::processors(&keys.processors, &push::LOGS, reading),
             output_paths: paths("output_paths", keys.output_paths, reading),
@@ -133,7 +133,7 @@ fn sampling(keys: &SamplingKeys, reading: &mut Reading<'_>) -> Option<Sampling> 
     keys.enabled.unwrap_or(true).then_some(sampling)
 }
 
-/// Paths as they are, and those that are URLs of files as paths.
+/// Returns paths; URLs of files are converted to paths.
 fn paths(key: &str, written: Option<Vec<String>>, reading: &mut Reading<'_>) -> Vec<String> {
     let Some(paths) = written else { return stderr() };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! `service::telemetry::metrics`.
+//! The section `service::telemetry::metrics`.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use super::keys::{
 };
 use super::push::{self, ExporterConfig, millis};
 
-/// The metrics of the collector itself.
+/// Settings of the collector's metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
-    /// How much is measured.
+    /// The amount of metrics.
     pub level: MetricsLevel,
     /// Readers of the metrics. Empty if the level is none.
     pub readers: Vec<ReaderConfig>,
-    /// What becomes of single instruments; none: what the level says.
+    /// Configured views of instruments; `None` uses those of the level.
     pub views: Option<Vec<View>>,
 }
 
-/// How much is measured.
+/// The amount of metrics.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum MetricsLevel {
-    /// Nothing.
+    /// No metrics.
     None,
-    /// What the service needs to be looked after.
+    /// Metrics that are required for operation.
     Basic,
-    /// What is of use besides.
+    /// Additional useful metrics.
     #[default]
     Normal,
-    /// Everything.
+    /// All metrics.
     Detailed,
 }
 
@@ -56,35 +56,35 @@ impl<'de> Deserialize<'de> for MetricsLevel {
 /// A reader of the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReaderConfig {
-    /// A scrape endpoint in Prometheus' format.
+    /// An endpoint for scrapes in the Prometheus format.
     Pull(Prometheus),
-    /// One and the same, every so often.
+    /// A periodic export.
     Periodic {
-        /// How often.
+        /// Interval of exports.
         interval: Duration,
-        /// How long telling may take.
+        /// Time limit of an export.
         timeout: Duration,
-        /// Who.
+        /// The exporter.
         exporter: ExporterConfig,
     },
 }
 
-/// A server of Prometheus' format.
+/// Settings of an endpoint in the Prometheus format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prometheus {
-    /// Where it listens.
+    /// Address on which it listens.
     pub host: String,
-    /// At which port; 0: any.
+    /// Port on which it listens; 0 is any free port.
     pub port: u16,
-    /// True: counters are called `_total`, and names end in their unit.
+    /// Whether names of counters end in `_total`, and all names in their unit.
     pub has_suffixes: bool,
-    /// True: labels say which instrumentation scope a metric is of.
+    /// Whether metrics have labels of the instrumentation scope.
     pub has_scope_labels: bool,
-    /// Which attributes of the resource become labels of every metric; none of them where this is none.
+    /// The resource attributes that become labels of every metric; `None` adds none.
     pub resource_labels: Option<Lists>,
 }
 
-/// Names that are taken, and names that are not.
+/// Lists of included and excluded names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Lists {
     included: Vec<String>,
@@ -92,66 +92,66 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// True for a name that is taken: all are where none is listed as such.
+    /// Returns whether a name is included: all are if no included names are listed.
     pub fn takes(&self, name: &str) -> bool {
         let is_in = |list: &[String]| list.iter().any(|n| n == name);
         !is_in(&self.excluded) && (self.included.is_empty() || is_in(&self.included))
     }
 }
 
-/// What becomes of the instruments that a selector names.
+/// A view: changes the streams of the instruments that a selector selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// Which instruments.
+    /// Selects instruments.
     pub selector: Selector,
-    /// What they become.
+    /// The changes.
     pub stream: StreamConfig,
 }
 
-/// Which instruments; what is empty holds for all.
+/// Selects instruments; an empty field matches all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
-    /// Their name, in which `*` stands for any text and `?` for one character.
+    /// Name, in which `*` matches any text and `?` one character.
     pub instrument_name: String,
-    /// Their type, such as `counter`.
+    /// Type, such as `counter`.
     pub instrument_type: String,
-    /// Their scope's name.
+    /// Name of the scope.
     pub meter_name: String,
-    /// Their scope's version.
+    /// Version of the scope.
     pub meter_version: String,
-    /// Their unit.
+    /// Unit of the instrument.
     pub unit: String,
 }
 
-/// What instruments become.
+/// Changes of the stream of an instrument.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamConfig {
-    /// Another name.
+    /// Replaces the name.
     pub name: Option<String>,
-    /// Another description.
+    /// Replaces the description.
     pub description: Option<String>,
-    /// Another aggregation.
+    /// Replaces the aggregation.
     pub aggregation: Option<Aggregation>,
-    /// The only attributes that are kept.
+    /// Retains these attributes only.
     pub attribute_keys: Option<Vec<String>>,
 }
 
-/// How measurements are put together.
+/// Aggregation of measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Aggregation {
-    /// Not at all.
+    /// Drops them.
     Drop,
-    /// The last one counts.
+    /// Exports the last one.
     LastValue,
-    /// They are added.
+    /// Exports the sum.
     Sum,
-    /// They are counted by these bounds.
+    /// Exports a histogram with these bounds.
     Buckets(Vec<f64>),
-    /// They are counted by bounds that adapt: so many at most, at this scale at most.
+    /// Exports an exponential histogram, whose bounds adapt.
     Exponential {
-        /// So many buckets at most.
+        /// The maximum number of buckets.
         size_max: u32,
-        /// The finest scale.
+        /// The maximum scale.
         scale_max: i8,
     },
 }
@@ -240,7 +240,7 @@ fn prometheus(keys: &PrometheusKeys, path: &str, reading: &mut Reading<'_>) -> O
     Some(Prometheus {
         host,
         port,
-        // As in the Collector, one key alone brings both kinds of suffixes.
+        // As in the Collector, either key alone enables both kinds of suffixes.
         has_suffixes: !(keys.without_units.unwrap_or(true) && keys.without_type_suffix.unwrap_or(true)),
         has_scope_labels: !keys.without_scope_info.unwrap_or(true),
         resource_labels: keys

@@ -1,4 +1,4 @@
-//! What pushes: exporters of OTLP and to the console, and the processors in front of them.
+//! Settings of exporters of internal telemetry, by OTLP or to the console, and of their processors.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,95 +8,95 @@ use config::Headers;
 use super::Reading;
 use super::keys::{BatchKeys, ExporterKeys, OtlpKeys, ProcessorKeys};
 
-/// What is pushed to.
+/// An exporter of internal telemetry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExporterConfig {
-    /// Standard output.
+    /// Writes to standard output.
     Console,
-    /// A server of OTLP.
+    /// Sends to an OTLP server.
     Otlp(Box<Otlp>),
 }
 
-/// A server of OTLP.
+/// Settings of the export to an OTLP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Otlp {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Its URL, whose scheme says whether the connection is protected.
+    /// The URL, whose scheme determines whether TLS is used.
     pub endpoint: String,
-    /// The authorities to trust in place of the machine's.
+    /// Certificates of trusted authorities, instead of the machine's.
     pub certificate: Option<PathBuf>,
-    /// Our own certificate.
+    /// The client's certificate.
     pub client_certificate: Option<PathBuf>,
-    /// Its key.
+    /// The client's private key.
     pub client_key: Option<PathBuf>,
-    /// True: requests are compressed by gzip.
+    /// Whether requests are compressed with gzip.
     pub is_compressed: bool,
-    /// How long a request may take, its retries included.
+    /// Time limit of a request including retries.
     pub timeout: Duration,
-    /// What goes with each request.
+    /// Headers of each request.
     pub headers: Headers,
-    /// Headers as pairs in one text.
+    /// Further headers, decoded from a list in one text.
     pub headers_list: Vec<(String, String)>,
-    /// Of metrics: what numbers count from.
+    /// Temporality of metrics.
     pub temporality: Temporality,
 }
 
-/// What a server of OTLP speaks.
+/// The protocol of an OTLP server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
-    /// gRPC.
+    /// OTLP over gRPC.
     Grpc,
-    /// Protobuf over HTTP.
+    /// OTLP as Protobuf over HTTP.
     HttpProtobuf,
 }
 
-/// What numbers count from.
+/// The start of counted intervals.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Temporality {
-    /// The start.
+    /// The start of the collector.
     #[default]
     Cumulative,
-    /// The last time they were sent.
+    /// The previous export.
     Delta,
-    /// Whichever takes less memory.
+    /// The one that requires less memory.
     LowMemory,
 }
 
-/// What stands before an exporter of log records or spans.
+/// Settings of a batching processor of log records or spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessorConfig {
-    /// How long an item waits for others; zero: not at all.
+    /// Longest time that an item waits for a batch; 0 sends it at once.
     pub delay: Duration,
-    /// How long an export may take.
+    /// Time limit of an export.
     pub timeout: Duration,
-    /// So many items wait at most; beyond these they are dropped, and counted.
+    /// The maximum number of pending items; further ones are dropped and counted.
     pub queue_size_max: usize,
-    /// So many are sent at once.
+    /// The maximum number of items of a batch.
     pub batch_size_max: usize,
-    /// Where they go.
+    /// The exporter.
     pub exporter: ExporterConfig,
 }
 
-/// What differs between signals.
+/// Differences between signals.
 pub(super) struct Defaults {
     noun: &'static str,
     delay: Duration,
 }
 
-/// Log records.
+/// The defaults of log records.
 pub(super) const LOGS: Defaults = Defaults { noun: "log", delay: Duration::from_secs(1) };
-/// Spans.
+/// The defaults of spans.
 pub(super) const SPANS: Defaults = Defaults { noun: "span", delay: Duration::from_secs(5) };
 
-/// How long an export may take unless the configuration says.
+/// Default time limit of an export.
 const EXPORT_MAX: Duration = Duration::from_secs(30);
-/// The exporter of OTLP requests.
+/// Default time limit of an OTLP request.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 const QUEUE_SIZE_MAX: usize = 2048;
 const BATCH_SIZE_MAX: usize = 512;
 
-/// A number of milliseconds, where it is written.
+/// Returns a duration in milliseconds, or its default.
 pub(super) fn millis(written: Option<u64>, default: Duration) -> Duration {
     written.map_or(default, Duration::from_millis)
 }
@@ -155,7 +155,7 @@ fn batched(
     })
 }
 
-/// What `exporter` says; `noun` is what it exports.
+/// Reads the section `exporter`; `noun` is the exported signal.
 pub(super) fn exporter(
     keys: &ExporterKeys,
     path: &str,
@@ -220,7 +220,7 @@ fn otlp(keys: &OtlpKeys, path: &str, noun: &str, reading: &mut Reading<'_>) -> O
     })
 }
 
-/// The URL: without a scheme, `insecure` says which; of HTTP, with the path that it has.
+/// Returns the URL. If it lacks a scheme, `insecure` determines the scheme. For HTTP, the path is preserved.
 fn endpoint(keys: &OtlpKeys, protocol: Protocol) -> String {
     let port = if protocol == Protocol::Grpc { 4317 } else { 4318 };
     let written = keys.endpoint.clone().unwrap_or_else(|| format!("localhost:{port}"));
@@ -232,7 +232,7 @@ fn endpoint(keys: &OtlpKeys, protocol: Protocol) -> String {
     }
 }
 
-/// Reads `a=b,c=d`.
+/// Parses `a=b,c=d`.
 fn pairs(text: &str, path: &str, reading: &mut Reading<'_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {

@@ -1,19 +1,19 @@
-//! `service::telemetry::resource`: attributes in a list, or, as it used to be, as keys of the section, where
-//! null takes away what is there by default.
+//! The section `service::telemetry::resource`: attributes in a list, or, in the older format, as keys of the
+//! section, where null removes a default attribute.
 
 use config::{Node, Section, Value};
 
 use super::Reading;
 use super::keys::AttributeKeys;
 
-/// What the collector says of itself.
+/// The resource of the collector's telemetry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resource {
-    /// Names and values, the later over the earlier.
+    /// Names and values; a later one takes precedence.
     pub attributes: Vec<(String, Value)>,
-    /// What is there by default and was taken away.
+    /// The names of removed default attributes.
     pub removed: Vec<String>,
-    /// The names that were written as keys of the section.
+    /// The names of attributes in the older format.
     pub legacy: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Each row's record is observed as what it is.
+//! Conversion of the records of each probe row.
 
 use event::{ExitStatus, StepRecord};
 use nccl::Operation;
@@ -62,7 +62,7 @@ fn every_row_of_nccl_is_observed() {
 }
 
 #[test]
-fn an_operation_brings_its_arguments() {
+fn operation_has_its_arguments() {
     let expected = Arguments {
         operation: Operation::Reduce,
         comm: 17,
@@ -77,9 +77,9 @@ fn an_operation_brings_its_arguments() {
     assert_eq!(functions, [Function::Operation(expected)]);
 }
 
-/// ncclUniqueId read as a pointer: rank, number of ranks and communicator were 0 for every collective.
+/// Regression test: `ncclUniqueId` was read as a pointer, so rank, number of ranks and communicator were 0.
 #[test]
-fn the_rank_stands_behind_the_id_that_goes_by_value() {
+fn rank_is_found_after_the_id_passed_by_value() {
     let id: UniqueId = std::array::from_fn(|at| at as u8);
     let of = |t: &mut CallArgs| (t.entry, t.exit) = (id.to_vec(), vec![0, 0x50, 0, 0, 0, 0, 0, 0]);
     let out = Out { at: 11, handle: 0x5000 };
@@ -88,7 +88,7 @@ fn the_rank_stands_behind_the_id_that_goes_by_value() {
 }
 
 #[test]
-fn what_could_not_be_read_is_not_made_up() {
+fn unreadable_memory_is_unknown() {
     let out = Out { at: 11, handle: 0 };
     let made = Function::Init { out, nranks: 12, rank: 14, id: None };
     assert_eq!(functions("ncclCommInitRankConfig", |_| {}), [made]);
@@ -97,7 +97,7 @@ fn what_could_not_be_read_is_not_made_up() {
 }
 
 #[test]
-fn lists_of_devices_and_of_handles_are_read_to_their_ends() {
+fn lists_of_devices_and_handles_are_read_completely() {
     let words = |all: &[u64]| all.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     let ints = |all: &[i32]| all.iter().flat_map(|i| i.to_le_bytes()).collect::<Vec<u8>>();
     let all = functions("ncclCommInitAll", |t| (t.entry, t.exit) = (ints(&[3, 1]), words(&[0x30, 0x31])));
@@ -108,14 +108,14 @@ fn lists_of_devices_and_of_handles_are_read_to_their_ends() {
 }
 
 #[test]
-fn the_id_of_a_grown_communicator_is_no_list() {
+fn the_id_of_a_grown_communicator_is_not_a_list() {
     let grown = functions("ncclCommGrow", |t| (t.entry, t.exit) = (vec![9; 128], vec![1; 8]));
     let child = Out { at: 15, handle: 0x0101_0101_0101_0101 };
     assert_eq!(grown, [Function::Grow { parent: 11, nranks: 12, rank: 14, child }]);
 }
 
 #[test]
-fn handles_written_until_the_end_of_a_group_come_before_it() {
+fn handles_written_at_the_end_of_a_group_precede_it() {
     let pairs: Vec<u8> = [0x20u64, 0x2000, 0x21, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
     let written = Function::Written(Out { at: 0x20, handle: 0x2000 });
     assert_eq!(functions("ncclGroupEnd", |t| t.exit = pairs), [written, Function::GroupEnd]);
@@ -123,7 +123,7 @@ fn handles_written_until_the_end_of_a_group_come_before_it() {
 }
 
 #[test]
-fn the_library_s_version_is_observed() {
+fn library_version_is_observed() {
     let version = |result| CallArgs {
         header: header("ncclGetVersion"),
         result,
@@ -147,7 +147,7 @@ fn check(symbol: &str, result: u32, expected: Option<StreamAction>) {
 }
 
 #[test]
-fn what_orders_streams_is_observed_call_by_call() {
+fn calls_that_order_streams_are_observed() {
     for library in ["cuda", "hip"] {
         let of = |name: &str| format!("{library}{name}");
         check(&of("EventRecord"), 0, Some(StreamAction::Record(0xe, key(0x77))));
@@ -165,9 +165,9 @@ fn what_orders_streams_is_observed_call_by_call() {
     check("cudaEventRecord", 1, None);
 }
 
-/// Names of one stream in records of two kinds must be one, or no wait covers its collectives.
+/// A stream must have the same key in records of both kinds; otherwise no wait covers its collectives.
 #[test]
-fn a_thread_s_own_default_stream_has_one_name_in_all_records() {
+fn per_thread_default_stream_has_one_key() {
     let args = functions("ncclAllReduce", |t| t.arguments[6] = 2);
     let Function::Operation(arguments) = &args[0] else { panic!("{args:?}") };
     let step =

@@ -1,4 +1,4 @@
-//! Processes that leak, and processes that only look like it.
+//! Processes that leak, and processes with similar memory use that do not.
 
 use super::super::{Memory, Piece, Space};
 use super::*;
@@ -6,13 +6,13 @@ use super::*;
 const MINUTE: u64 = 60_000_000_000;
 const MB: u64 = 1 << 20;
 
-/// A process that makes thirty steps a minute.
+/// A process with thirty steps per minute.
 #[derive(Default)]
 struct Process {
     memory: Memory,
     now_ns: u64,
     next: u64,
-    said: Vec<(u64, Leak)>,
+    leaks: Vec<(u64, Leak)>,
 }
 
 impl Process {
@@ -26,14 +26,14 @@ impl Process {
         self.memory.free(Space::Addresses, address, self.now_ns);
     }
 
-    /// A minute in which a batch comes and goes with every step.
+    /// Runs a minute of steps, each of which allocates and frees a batch.
     fn minute(&mut self) {
         for _ in 0..30 {
             let batch = self.allocate(300 * MB);
             self.now_ns += MINUTE / 30;
             self.free(batch);
-            let said = self.memory.step(self.now_ns);
-            self.said.extend(said.map(|leak| (self.now_ns / MINUTE, leak)));
+            let leaks = self.memory.step(self.now_ns);
+            self.leaks.extend(leaks.map(|leak| (self.now_ns / MINUTE, leak)));
         }
     }
 }
@@ -46,17 +46,17 @@ fn server() -> Process {
 }
 
 #[test]
-fn what_is_never_freed_is_suspected_once_and_its_class_is_named() {
+fn a_leak_is_suspected_once_with_its_class() {
     let mut process = server();
     for _ in 0..200 {
         process.allocate(24 * MB);
         process.minute();
-        // As much of another size comes and goes.
+        // The same amount of another size is allocated and freed.
         let other = process.allocate(500 * MB);
         process.free(other);
         process.allocate(1000);
     }
-    let [(minute, leak)] = process.said[..] else { panic!("{:?}", process.said) };
+    let [(minute, leak)] = process.leaks[..] else { panic!("{:?}", process.leaks) };
     assert!((17..23).contains(&minute), "{minute}: a hundredth of 40 GiB");
     assert!(leak.is_suspected && leak.growth_bytes > 400 * MB, "{leak:?}");
     assert_eq!(leak.class.from_bytes, 16 * MB);
@@ -64,7 +64,7 @@ fn what_is_never_freed_is_suspected_once_and_its_class_is_named() {
 }
 
 #[test]
-fn it_is_over_when_half_of_it_came_back_or_it_stopped() {
+fn a_leak_ends_when_half_is_freed_or_growth_stops() {
     for comes_back in [true, false] {
         let mut process = server();
         let leaked: Vec<u64> = (0..30)
@@ -77,13 +77,13 @@ fn it_is_over_when_half_of_it_came_back_or_it_stopped() {
             leaked.iter().take(25).for_each(|address| process.free(*address));
         }
         (0..5).for_each(|_| process.minute());
-        let said: Vec<bool> = process.said.iter().map(|(_, leak)| leak.is_suspected).collect();
-        assert_eq!(said, [true, false], "comes back: {comes_back}");
+        let leaks: Vec<bool> = process.leaks.iter().map(|(_, leak)| leak.is_suspected).collect();
+        assert_eq!(leaks, [true, false], "comes back: {comes_back}");
     }
 }
 
 #[test]
-fn loading_growing_once_and_breathing_are_no_leaks() {
+fn loading_caches_and_varying_use_are_not_leaks() {
     // Loading: minutes without steps.
     let mut process = server();
     for _ in 0..60 {
@@ -107,22 +107,22 @@ fn loading_growing_once_and_breathing_are_no_leaks() {
         }
         process.minute();
     }
-    assert_eq!(process.said, []);
+    assert_eq!(process.leaks, []);
 }
 
 #[test]
-fn a_trickle_is_no_leak() {
+fn slow_growth_is_not_a_leak() {
     let mut process = server();
     for _ in 0..60 {
         process.allocate(MB / 8);
         process.minute();
     }
-    assert_eq!(process.said, []);
+    assert_eq!(process.leaks, []);
 }
 
 #[test]
-fn any_size_has_a_class() {
+fn every_size_has_a_class() {
     for (bytes, class) in [(0, 0), (1, 0), (3, 1), (1 << 30, 30), (u64::MAX, CLASSES - 1)] {
-        assert_eq!(place(bytes), class, "{bytes}");
+        assert_eq!(class_of(bytes), class, "{bytes}");
     }
 }

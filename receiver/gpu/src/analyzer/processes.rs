@@ -1,4 +1,5 @@
-//! Processes come and go: whose events these are, who makes room for whom, and what an ended one leaves.
+//! The lifetimes of processes: which process an event belongs to, which one is evicted at the limit, and the last
+//! collection of an ended one.
 
 use event::{ProcessId, ProcessInfo};
 use instrumentation::Limit;
@@ -10,7 +11,7 @@ use crate::collectives::emit::Limits;
 use crate::emit;
 use crate::traced::{Bounds, Traced};
 
-/// Ended processes that are remembered, so that a late event does not begin them again.
+/// Number of ended processes that are remembered, so that late events do not create them again.
 const ENDED_MAX: usize = 1024;
 
 impl Analyzer {
@@ -39,14 +40,15 @@ impl Analyzer {
         }
     }
 
-    /// The process of an event, begun where it was never described; none where it has ended.
+    /// Returns the process of an event. It is created if it was never described; `None` if it has ended.
     pub(super) fn traced(&mut self, process: ProcessId, sink: Sink<'_>) -> Option<&mut Traced> {
         if !self.processes.contains_key(&process) {
             if self.ended.contains(&process) {
                 self.account.orphaned += 1;
                 return None;
             }
-            let (info, now_ns, bounds) = (self.recalled(process), self.clock.now_ns(), self.bounds());
+            let (info, now_ns, bounds) =
+                (self.evicted_description(process), self.clock.now_ns(), self.bounds());
             self.make_room(sink);
             self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, bounds));
         }
@@ -56,8 +58,8 @@ impl Analyzer {
         Some(traced)
     }
 
-    /// What was known of a process before it was evicted; its series begin now.
-    fn recalled(&mut self, process: ProcessId) -> ProcessInfo {
+    /// Returns the description of a process from before its eviction, or an empty one.
+    fn evicted_description(&mut self, process: ProcessId) -> ProcessInfo {
         let at = self.evicted.iter().position(|info| info.process == process);
         let info = at.and_then(|at| self.evicted.remove(at));
         ProcessInfo { process, at_ns: self.clock.now_ns(), ..info.unwrap_or_default() }
@@ -85,7 +87,7 @@ impl Analyzer {
         self.ended.push_back(process);
     }
 
-    /// A process's last values; its series end.
+    /// Sends the last values of a process.
     fn flush(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
         let Some(mut traced) = self.processes.remove(&process) else { return };
         let (last, _) = traced.collect(&self.clock, at_ns);
