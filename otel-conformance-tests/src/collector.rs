@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use crate::peers::{self, Skip};
 
-/// The release that it is built from.
+/// The release of the Collector.
 const VERSION: &str = "v0.159.0";
 
-/// What is built into it.
+/// The manifest of the builder: the components of the Collector.
 const MANIFEST: &str = "\
 dist:
   name: otelcol
@@ -48,7 +48,7 @@ pub struct CollectorConfig {
     pub processors: Vec<(&'static str, String)>,
     /// More exporters: id and settings.
     pub exporters: Vec<(&'static str, String)>,
-    /// The one signal it has a pipeline for; all of them where none is named.
+    /// The only signal with a pipeline; `None` configures all.
     pub only: Option<Signal>,
 }
 
@@ -63,10 +63,10 @@ pub struct Collector {
     process: Child,
 }
 
-/// Starts a Collector on free ports: the OTLP receiver, the processors, a file, and more exporters if asked.
+/// Starts a Collector on free ports with an OTLP receiver, the processors, a file exporter, and further exporters.
 pub fn real_collector(config: &CollectorConfig) -> Result<Collector, Skip> {
     let program = collector_program()?;
-    // Another process may take a free port before it is used.
+    // Another process may use a free port first.
     let mut refused = None;
     for _ in 0..3 {
         match start(&program, config) {
@@ -112,7 +112,7 @@ impl Drop for Collector {
     }
 }
 
-/// A line of its file: an export request of some signal.
+/// Decodes a line of the file: an export request of any signal.
 fn batch(line: &str) -> Data {
     let signal = Signal::STABLE.into_iter().find(|signal| {
         let key = [r#"{"resourceLogs""#, r#"{"resourceMetrics""#, r#"{"resourceSpans""#][*signal as usize];
@@ -122,7 +122,7 @@ fn batch(line: &str) -> Data {
     pdata::json::decode(signal, line.as_bytes()).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
-/// Starts it, or returns its log.
+/// Starts the process, or returns its log.
 fn start(program: &Path, config: &CollectorConfig) -> Result<Collector, String> {
     let folder = tempfile::tempdir().expect("a folder for a moment");
     let (grpc, http) = (free_address(), free_address());
@@ -142,12 +142,12 @@ fn start(program: &Path, config: &CollectorConfig) -> Result<Collector, String> 
     log.map(|()| collector)
 }
 
-/// Reads its log up to the line that says it is ready.
+/// Reads the log up to the line that reports readiness.
 fn wait_until_ready(process: &mut Child) -> Result<(), String> {
     let stderr = process.stderr.take().expect("it is piped");
     let (sender, lines) = channel();
     std::thread::spawn(move || {
-        // To its end, so that the Collector never waits for someone to read.
+        // The log is read to its end, so that the Collector never blocks on it.
         BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
     });
     let mut log = String::new();
@@ -193,7 +193,7 @@ fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &P
     )
 }
 
-/// The built Collector, for tests of its command line.
+/// Returns the path of the Collector, for tests of its command line.
 pub fn collector_program() -> Result<PathBuf, Skip> {
     let folder = peers::folder()?.join(format!("collector-{VERSION}"));
     let program = folder.join("built/otelcol");

@@ -1,5 +1,5 @@
-//! OpenTelemetry's JavaScript: its SDK makes data, its transformer writes and reads OTLP. The program lies in
-//! `node`.
+//! OpenTelemetry's JavaScript SDK, which generates data, and its transformer, which encodes and decodes OTLP. The
+//! program is in `node`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,37 +12,37 @@ use serde_json::{Value, json};
 use crate::peers::{self, Skip};
 use crate::python::{converse, from_base64};
 
-/// A request that JavaScript wrote.
+/// A request encoded by JavaScript.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// In protobuf, decoded here.
+    /// The data, decoded from its protobuf form.
     pub data: Data,
-    /// In JSON, as it is.
+    /// The JSON form.
     pub json: Vec<u8>,
 }
 
-/// A response for JavaScript to read.
+/// A response to be decoded by JavaScript.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// To a request of this signal.
+    /// The signal of the request.
     pub signal: Signal,
-    /// True for JSON, false for protobuf.
+    /// Whether it is JSON; otherwise it is protobuf.
     pub is_json: bool,
-    /// Its body.
+    /// The body of the response.
     pub body: Vec<u8>,
 }
 
-/// Has JavaScript write a request of each signal, and read responses.
+/// Encodes a request of each signal and decodes responses in JavaScript.
 pub fn javascript(responses: &[Response]) -> Result<(Vec<Written>, Vec<Value>), Skip> {
     let lines: Vec<String> = responses.iter().map(question).collect();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("node/otlp.cjs");
     let mut node = Command::new("node");
     node.arg(program).env("NODE_PATH", modules()?);
-    let said: Vec<Value> = converse(&mut node, &lines)?
+    let output: Vec<Value> = converse(&mut node, &lines)?
         .iter()
-        .map(|line| serde_json::from_str(line).expect("it speaks JSON"))
+        .map(|line| serde_json::from_str(line).expect("it prints JSON"))
         .collect();
-    let (requests, read) = said.split_at(Signal::STABLE.len());
+    let (requests, read) = output.split_at(Signal::STABLE.len());
     Ok((requests.iter().map(written).collect(), read.to_vec()))
 }
 
@@ -52,13 +52,13 @@ fn question(response: &Response) -> String {
     json!({"signal": response.signal.name(), "encoding": encoding, "body": body}).to_string()
 }
 
-fn written(said: &Value) -> Written {
-    let text = |key: &str| said[key].as_str().expect("a text");
+fn written(output: &Value) -> Written {
+    let text = |key: &str| output[key].as_str().expect("a text");
     let json = STANDARD.decode(text("json")).expect("it writes base64");
     Written { data: from_base64(text("signal"), text("proto")), json }
 }
 
-/// Where the packages are, which are installed where they are missing.
+/// Returns the folder of packages, which are installed if missing.
 fn modules() -> Result<PathBuf, Skip> {
     let folder = peers::folder()?.join("node");
     let manifest = include_str!("../node/package.json");

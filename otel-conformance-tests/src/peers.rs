@@ -46,8 +46,8 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), Skip> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let tail: Vec<&str> = said.lines().rev().take(3).collect();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let tail: Vec<&str> = stderr.lines().rev().take(3).collect();
     let tail: Vec<&str> = tail.into_iter().rev().collect();
     Err(Skip(format!("{what}: {}: {}", output.status, tail.join("; "))))
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::peers::{self, Skip};
 
-/// Packages that the programs need.
+/// Python packages of the programs.
 const PACKAGES: [&str; 6] = [
     "googleapis-common-protos>=1.63",
     "grpcio>=1.60",
@@ -48,7 +48,7 @@ pub struct Received {
     pub at: Duration,
     /// Port of the connection.
     pub port: u64,
-    /// Where to, over HTTP.
+    /// Path of a request over HTTP.
     pub path: String,
     /// Whether it was compressed.
     pub is_gzip: bool,
@@ -69,12 +69,12 @@ pub struct PythonServer {
     process: Child,
 }
 
-/// Starts a server on free ports, which takes everything.
+/// Starts a server on free ports that accepts everything.
 pub fn python_server() -> Result<PythonServer, Skip> {
     python_server_answering(&[])
 }
 
-/// Starts a server on free ports that gives these answers, as `server.py` describes them, to the first requests.
+/// Starts a server on free ports that gives these answers, in the format of `server.py`, to the first requests.
 pub fn python_server_answering(answers: &[Value]) -> Result<PythonServer, Skip> {
     let mut process = command("server.py")?
         .arg(Value::from(answers.to_vec()).to_string())
@@ -92,7 +92,7 @@ pub fn python_server_answering(answers: &[Value]) -> Result<PythonServer, Skip> 
         }
     });
     let ports =
-        lines.recv_timeout(PATIENCE).map_err(|e| Skip(format!("the python server said nothing: {e}")))?;
+        lines.recv_timeout(PATIENCE).map_err(|e| Skip(format!("the python server printed nothing: {e}")))?;
     let ports: Value = serde_json::from_str(&ports).expect("it says its ports in JSON");
     let address = |key: &str| -> SocketAddr {
         let port = ports[key].as_u64().and_then(|port| port.try_into().ok());
@@ -102,16 +102,16 @@ pub fn python_server_answering(answers: &[Value]) -> Result<PythonServer, Skip> 
 }
 
 impl PythonServer {
-    /// The next request that it receives; waits for it, with patience.
+    /// Waits for the next request, up to [`PATIENCE`].
     pub fn next(&self) -> Received {
         self.until(PATIENCE).expect("the server receives a request in time")
     }
 
-    /// The next request that it receives within a time.
+    /// Waits for the next request, up to `patience`.
     pub fn until(&self, patience: Duration) -> Option<Received> {
         let line = self.lines.recv_timeout(patience).ok()?;
-        let said: Value = serde_json::from_str(&line).expect("it says what it received in JSON");
-        let text = |key: &str| said[key].as_str().expect("a text");
+        let received: Value = serde_json::from_str(&line).expect("it prints JSON");
+        let text = |key: &str| received[key].as_str().expect("a text");
         let pair =
             |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
         Some(Received {
@@ -121,11 +121,11 @@ impl PythonServer {
                 "http/json" => Protocol::HttpJson,
                 other => panic!("unknown protocol {other:?}"),
             },
-            at: Duration::from_nanos(said["at_ns"].as_u64().expect("a time")),
-            port: said["port"].as_u64().expect("a port"),
+            at: Duration::from_nanos(received["at_ns"].as_u64().expect("a time")),
+            port: received["port"].as_u64().expect("a port"),
             path: text("path").to_owned(),
             is_gzip: text("compression") == "gzip",
-            headers: said["headers"].as_object().into_iter().flatten().map(pair).collect(),
+            headers: received["headers"].as_object().into_iter().flatten().map(pair).collect(),
             data: from_base64(text("signal"), text("request")),
         })
     }
@@ -138,43 +138,44 @@ impl Drop for PythonServer {
     }
 }
 
-/// What Python's SDK gave to one of its exporters, and what came of it.
+/// Data that Python's SDK passed to one of its exporters, and the result.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    /// As the exporter encodes it.
+    /// The data as the exporter encodes it.
     pub data: Data,
-    /// True where the SDK takes it for sent.
+    /// Whether the SDK considers it sent.
     pub is_sent: bool,
 }
 
-/// Has Python's SDK send what its instruments make, by every exporter it has: all signals, or spans alone.
+/// Sends the data of Python's SDK with each of its exporters: all signals, or spans only.
 pub fn python_sdk(spans_alone: bool, grpc: SocketAddr, http: SocketAddr) -> Result<Vec<Exported>, Skip> {
     let [grpc, http] = [grpc, http].map(|to| to.port().to_string());
     let lines = sdk(&[if spans_alone { "spans" } else { "send" }, &grpc, &http])?;
-    let exported = lines.into_iter().map(|said| {
-        let text = |key: &str| said[key].as_str().expect("a text");
+    let exported = lines.into_iter().map(|received| {
+        let text = |key: &str| received[key].as_str().expect("a text");
         Exported { data: from_base64(text("signal"), text("request")), is_sent: text("result") == "SUCCESS" }
     });
     Ok(exported.collect())
 }
 
-/// What the instruments of Python's SDK tell two readers from time to time: one of what is cumulative, and one
-/// of what is not.
+/// Returns what two readers of Python's SDK collect from the same instruments in several rounds: cumulative and
+/// delta metrics.
 pub fn python_temporality() -> Result<Vec<[Data; 2]>, Skip> {
-    let metrics = |said: &Value, key: &str| from_base64("metrics", said[key].as_str().expect("a text"));
+    let metrics =
+        |received: &Value, key: &str| from_base64("metrics", received[key].as_str().expect("a text"));
     let lines = sdk(&["temporality"])?;
-    Ok(lines.iter().map(|said| ["cumulative", "delta"].map(|key| metrics(said, key))).collect())
+    Ok(lines.iter().map(|received| ["cumulative", "delta"].map(|key| metrics(received, key))).collect())
 }
 
-/// The lines that the SDK's program says.
+/// Returns the output lines of the SDK's program.
 fn sdk(arguments: &[&str]) -> Result<Vec<Value>, Skip> {
     let output = command("sdk.py")?.args(arguments).output().map_err(|e| Skip(format!("python: {e}")))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let received = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(said.lines().map(|line| serde_json::from_str(line).expect("it speaks JSON")).collect())
+    Ok(received.lines().map(|line| serde_json::from_str(line).expect("it prints JSON")).collect())
 }
 
-/// Makes requests by Python's own clients, in the words of `client.py`; returns the answers.
+/// Sends requests by Python's clients, in the format of `client.py`; returns the answers.
 pub fn python_client(requests: &[Value]) -> Result<Vec<Value>, Skip> {
     let lines: Vec<String> = requests.iter().map(Value::to_string).collect();
     let answers = converse(&mut command("client.py")?, &lines)?;
@@ -182,7 +183,7 @@ pub fn python_client(requests: &[Value]) -> Result<Vec<Value>, Skip> {
     Ok(answers.iter().map(|line| serde_json::from_str(line).expect("it answers in JSON")).collect())
 }
 
-/// Has a program read lines, and returns those that it answers.
+/// Writes lines to a program; returns its output lines.
 pub(crate) fn converse(command: &mut Command, lines: &[String]) -> Result<Vec<String>, Skip> {
     let mut process = command
         .stdin(Stdio::piped())
@@ -215,13 +216,13 @@ fn to_proto(data: &Data) -> Vec<u8> {
     bytes
 }
 
-/// Has Python read each JSON text and compare it with the data it stands for, and returns the JSON that Python
-/// writes for the same data; or says of which text they differ.
+/// Decodes each JSON text in Python and compares it with its data. Returns Python's JSON of the same data, or the
+/// first difference.
 pub fn json_by_python(cases: &[(Data, Vec<u8>)]) -> Result<Result<Vec<Vec<u8>>, String>, Skip> {
     let lines: Vec<String> = cases.iter().map(|(data, json)| question(data, json)).collect();
-    let said = converse(&mut command("json_check.py")?, &lines)?;
-    assert_eq!(said.len(), cases.len(), "each text has an answer");
-    let same = said.iter().zip(cases).map(|(line, (_, json))| match line.strip_prefix("same ") {
+    let received = converse(&mut command("json_check.py")?, &lines)?;
+    assert_eq!(received.len(), cases.len(), "each text has an answer");
+    let same = received.iter().zip(cases).map(|(line, (_, json))| match line.strip_prefix("same ") {
         Some(answer) => Ok(answer.as_bytes().to_vec()),
         None => Err(format!("{line}: {}", String::from_utf8_lossy(json))),
     });
@@ -242,14 +243,14 @@ fn ask(mut stdin: ChildStdin, lines: &[String]) {
     }
 }
 
-/// One of the programs, ready to be started by a Python that has the packages.
+/// Returns the command of a program, run by a Python with the packages.
 fn command(program: &str) -> Result<Command, Skip> {
     let mut command = Command::new(interpreter()?);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(program));
     Ok(command)
 }
 
-/// The interpreter of the virtual environment, which is made where it is missing.
+/// Returns the interpreter of the virtual environment, which is created if missing.
 fn interpreter() -> Result<PathBuf, Skip> {
     let folder = peers::folder()?.join("python");
     let (interpreter, done) = (folder.join("bin/python3"), folder.join("installed"));

@@ -1,4 +1,4 @@
-//! When two batches say the same although they are not equal field by field.
+//! Normalization of batches whose content is equal although their fields differ.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -6,8 +6,8 @@ use opentelemetry_proto::tonic::metrics::v1::{Exemplar, Metric, metric};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use pdata::Data;
 
-/// The data with every message there that the Collector always has: a message that is not set and one with
-/// nothing in it are one to it.
+/// Returns the data with the messages that the Collector always sets: it treats an unset message and an empty one
+/// as equal.
 pub fn normalised(data: &Data) -> Data {
     edit(data.clone(), &mut |part| match part {
         Part::Resource(resource) => drop(resource.get_or_insert_default()),
@@ -26,7 +26,7 @@ pub fn normalised(data: &Data) -> Data {
     })
 }
 
-/// The data without the fields that only profiles use, which not every peer knows yet.
+/// Returns the data without fields that only profiles use, which some peers do not know yet.
 pub fn without_indexes(data: &Data) -> Data {
     edit(data.clone(), &mut |part| match part {
         Part::Attributes(attributes) => attributes.iter_mut().for_each(|a| a.key_strindex = 0),
@@ -39,7 +39,7 @@ pub fn without_indexes(data: &Data) -> Data {
     })
 }
 
-/// What an edit is shown.
+/// A part of a message that an edit may change.
 enum Part<'a> {
     Attributes(&'a mut Vec<KeyValue>),
     Metric(&'a mut Metric),

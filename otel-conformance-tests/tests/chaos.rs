@@ -1,12 +1,12 @@
-//! What was acknowledged arrives, whatever is done to the process, to the backend and to the disk.
+//! Acknowledged data is delivered whatever fails: the process, the backend or the disk.
 //!
-//! The one idea: senders give every record a number and note which of them were acknowledged; a backend that
-//! refuses, hangs, cuts connections and rejects parts notes which came. The real binary stands between, with
-//! its queue in a storage, and is killed at random moments. At the end every number that was acknowledged
-//! must have come, and only as many may have come twice as were under way at a kill or were not answered.
+//! Senders number their records and note the acknowledged ones. A backend that refuses, hangs, resets connections
+//! and rejects parts notes the delivered ones. Between them runs the real binary with a persistent queue, which is
+//! killed at random times. At the end every acknowledged record must have been delivered, and duplicates are
+//! limited to records that were in progress at a kill or whose request was not answered.
 //!
-//! `WARPTAP_CHAOS_ROUNDS` says how often the process is killed (20), `WARPTAP_CHAOS_SEED` repeats a run,
-//! `WARPTAP_BINARY` names the binary where it is not beside this test.
+//! `WARPTAP_CHAOS_ROUNDS` is the number of kills (20), `WARPTAP_CHAOS_SEED` repeats a run, `WARPTAP_BINARY` is the
+//! path of the binary if it is not in the folder of this test.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test, which says what it found")]
 
 #[path = "chaos/agent.rs"]
@@ -31,16 +31,16 @@ use dice::Dice;
 use disk::Disk;
 use senders::{RECORDS_MAX, Senders};
 
-/// How long what is stored may take to arrive once nothing is in the way any more.
+/// Time limit for the delivery of stored data once nothing fails any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many requests a queue sends at once.
+/// Number of concurrent requests of a queue.
 const CONSUMERS: usize = 10;
 
-/// How many requests a queue reads ahead of sending them, at most, plus those whose removal is being written.
+/// The maximum number of requests that a queue reads ahead, plus those whose removal is being written.
 const AHEAD: usize = 16;
 
-/// How many delivered requests may wait for their removal while the disk has no room to note it.
+/// The maximum number of delivered requests that wait for their removal while the disk is full.
 const UNREMOVED: usize = 1000;
 
 fn number(variable: &str) -> Option<u64> {
@@ -58,7 +58,7 @@ fn dice(name: &str) -> Dice {
     Dice::of(seed)
 }
 
-/// What a run showed: records, unless it says otherwise.
+/// The results of a run, in records unless noted.
 struct Report {
     kills: u64,
     acknowledged: usize,
@@ -71,7 +71,7 @@ struct Report {
     took: Duration,
 }
 
-/// A storage, senders and a backend around a process that comes and goes.
+/// A storage, senders, a backend, and the process between them.
 struct World {
     backend: Backend,
     senders: Senders,
@@ -105,7 +105,7 @@ impl World {
         self.kills += 1;
     }
 
-    /// Nothing is in the way any more: waits until all has come, and compares.
+    /// Waits until all data is delivered without failures; compares the records.
     fn end(mut self) -> Report {
         let agent = self.start();
         self.backend.set(Mood::Takes);
@@ -159,7 +159,7 @@ fn judge(name: &str, report: &Report) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_and_every_mood_of_the_backend() {
+fn acknowledged_data_survives_kills_and_backend_failures() {
     if let Some(why) = agent::missing() {
         return eprintln!("skipped: {why}");
     }
@@ -190,7 +190,7 @@ fn what_was_acknowledged_survives_kills_and_every_mood_of_the_backend() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_full_disk() {
+fn acknowledged_data_survives_a_full_disk() {
     if let Some(why) = agent::missing() {
         return eprintln!("skipped: {why}");
     }
@@ -225,7 +225,7 @@ fn what_was_acknowledged_survives_a_full_disk() {
     judge("full disk", &report);
 }
 
-/// Waits for the first acknowledgement: a kill before it would show nothing.
+/// Waits for the first acknowledgement, because a kill before it would test nothing.
 fn until_acknowledged(world: &World) {
     while world.senders.acknowledged() == 0 {
         std::thread::sleep(Duration::from_millis(5));
@@ -233,21 +233,21 @@ fn until_acknowledged(world: &World) {
 }
 
 #[test]
-fn garbage_in_the_database_is_set_aside_and_never_stops_the_start() {
+fn corrupted_databases_are_set_aside_and_do_not_stop_the_start() {
     if let Some(why) = agent::missing() {
         return eprintln!("skipped: {why}");
     }
     let mut dice = dice("garbage");
     let folder = tempfile::tempdir().unwrap();
     for round in 1..=rounds().div_ceil(5) {
-        // Drained, so that nothing acknowledged is in the file that is broken.
+        // Drained, so that the corrupted file has no acknowledged data.
         let mut world = World::new(folder.path());
         let agent = world.start();
         std::thread::sleep(dice.millis(200));
         until_acknowledged(&world);
         world.kill(agent);
         judge("before the garbage", &world.end());
-        disk::spoil(folder.path(), &mut dice);
+        disk::corrupt(folder.path(), &mut dice);
         let mut world = World::new(folder.path());
         let agent = world.start();
         until_acknowledged(&world);

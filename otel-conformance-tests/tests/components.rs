@@ -1,5 +1,5 @@
-//! Our components beside the Collector's own, by the same settings on the same data: what the `debug` exporter
-//! prints, what `attributes`, `resource` and `batch` make of a batch.
+//! Comparison of our components with the Collector's, with equal settings and data: the output of the `debug`
+//! exporter, and of `attributes`, `resource` and `batch`.
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod common;
@@ -9,7 +9,7 @@ use component::ProcessorFactory;
 use otel_conformance_tests::{CollectorConfig, Exporting, normalised, processed, real_collector};
 use pdata::{Data, Signal};
 
-/// Sends batches to a Collector one after the other, each answered before the next.
+/// Sends batches to a Collector one after the other; each waits for its answer.
 async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
     let settings = format!(
         r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
@@ -23,7 +23,7 @@ async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn debug_prints_what_the_collectors_prints() {
+async fn debug_prints_the_same_as_the_collector() {
     for verbosity in ["basic", "normal", "detailed"] {
         let settings = format!(
             r#"{{"verbosity": "{verbosity}", "use_internal_logger": false, "output_paths": ["${{folder}}/debug.txt"]}}"#
@@ -33,7 +33,7 @@ async fn debug_prints_what_the_collectors_prints() {
             Ok(collector) => collector,
             Err(reason) => return println!("skipped: {reason}"),
         };
-        // Of a list or map with a number that JSON does not have, the Collector prints nothing at all.
+        // The Collector prints nothing for a list or map that contains a number without a JSON form.
         let is_printable = |data: &Data| !json(data).contains(r#""doubleValue":""#);
         let sent: Vec<Data> = batches(60).iter().filter(|d| is_printable(d)).map(normalised).collect();
         assert!(sent.len() > 20, "{}", sent.len());
@@ -55,7 +55,7 @@ async fn debug_prints_what_the_collectors_prints() {
     }
 }
 
-/// Checks that a processor of ours and the Collector's make the same of the same batches.
+/// Checks that our processor and the Collector's have equal output for equal batches.
 async fn check(factory: &ProcessorFactory, settings: &str, sent: &[Data]) {
     let processors = vec![(factory.kind, settings.to_owned())];
     // The Collector checks a selection against the signal of each pipeline.
@@ -73,7 +73,7 @@ async fn check(factory: &ProcessorFactory, settings: &str, sent: &[Data]) {
     assert_eq!(ours.len(), theirs.len(), "{settings}");
 }
 
-/// Batches whose attributes have the keys that the actions below name, with values of every kind.
+/// Returns batches with the attributes of the actions below, with values of every kind.
 fn keyed() -> Vec<Data> {
     let values = [
         r#"{"stringValue":"12"}"#,
@@ -101,7 +101,7 @@ fn keyed() -> Vec<Data> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn actions_do_what_the_collectors_do() {
+async fn actions_have_the_output_of_the_collector() {
     let actions = r#"[
         {"key": "new", "action": "insert", "from_attribute": "a"},
         {"key": "a", "action": "insert", "value": "kept"},
@@ -128,7 +128,7 @@ async fn actions_do_what_the_collectors_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_are_cut_where_the_collector_cuts() {
+async fn batches_are_split_as_by_the_collector() {
     let settings = r#"{"send_batch_size": 5, "send_batch_max_size": 7, "timeout": "1h"}"#;
     for signal in Signal::STABLE {
         let processors = vec![("batch", settings.to_owned())];
@@ -137,11 +137,11 @@ async fn batches_are_cut_where_the_collector_cuts() {
             Ok(collector) => collector,
             Err(reason) => return println!("skipped: {reason}"),
         };
-        // The Collector forgets a metric's metadata where it cuts one; all else is to be the same.
+        // The Collector loses the metadata of a metric that it splits; everything else must be equal.
         let sent: Vec<Data> = batches_of(signal, 40).iter().map(without_metadata).collect();
         send(&collector, &sent).await;
         let mut ours = processed(&processors::batch::FACTORY, settings, &sent).await;
-        // What is less than a batch is handed on at the end only, which the Collector does not come to here.
+        // An incomplete batch is sent when the processor stops, which the Collector does not do in this test.
         if ours.last().is_some_and(|last| last.items() < 5) {
             ours.pop();
         }

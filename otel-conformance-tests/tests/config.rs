@@ -1,5 +1,5 @@
-//! A table of configurations through our loader and, where it was built, through a Collector: the verdicts and
-//! the values must be those of the table in both. What differs is printed, and must be listed with a reason.
+//! A table of configurations, loaded by our loader and, if it was built, by a Collector. The results of both must
+//! be those of the table; differences are listed with their reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use warptap::cli::{ConfigArgs, PrintConfigArgs, PrintFormat, PrintMode};
 use warptap::commands::{print_config, validate};
 use warptap::config::{Environment, Process};
 
-/// Where a value of each type stands.
+/// A place in a configuration for a value of each type.
 const PLACES: [Place; 6] = [
     Place {
         at: "any",
@@ -34,7 +34,7 @@ const PLACES: [Place; 6] = [
 struct Place {
     at: &'static str,
     key: &'static str,
-    /// Where the value is found again, if not at the key.
+    /// The path of the printed value, if it differs from the key.
     path: &'static str,
 }
 
@@ -47,7 +47,7 @@ struct Table {
     cases: Vec<Case>,
 }
 
-/// See the head of the table.
+/// A case; the fields are described at the head of the table.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -69,7 +69,7 @@ struct Case {
     there: Option<Differs>,
 }
 
-/// What one side says that the other does not.
+/// A difference between both loaders.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Differs {
@@ -80,19 +80,19 @@ struct Differs {
     error: Option<String>,
 }
 
-/// A key that is there, if only with a null.
+/// Decodes a key that is present, possibly with null.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What a case must come to.
+/// The expected result of a case.
 #[derive(Clone, Debug, PartialEq)]
 enum Want {
     Values(Vec<(String, Value)>),
     Refused(String),
 }
 
-/// What it came to: the printed configuration, or the words of the refusal.
+/// The result of a case: the printed configuration, or the error.
 type Got = Result<Value, String>;
 
 impl Case {
@@ -114,7 +114,7 @@ impl Case {
         }
     }
 
-    /// The text of its own source, for the forms that have one.
+    /// Returns the text of a generated source, for the forms that have one.
     fn source(&self) -> Option<String> {
         match (&self.at, &self.yaml, &self.over) {
             (Some(at), Some(yaml), None) => {
@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// A case with its folder, ready to be run.
+/// A case with its folder.
 struct Bench {
     folder: PathBuf,
     env: BTreeMap<String, String>,
@@ -169,8 +169,8 @@ impl Bench {
         Bench { folder, env, config }
     }
 
-    /// By our own loader.
-    fn here(&self) -> Got {
+    /// Loads the case with our loader.
+    fn load_here(&self) -> Got {
         let validated = validate::run(&self.config, self);
         let args = PrintConfigArgs {
             config: self.config.clone(),
@@ -188,8 +188,8 @@ impl Bench {
         }
     }
 
-    /// By a Collector.
-    fn there(&self, program: &Path) -> Got {
+    /// Loads the case with a Collector.
+    fn load_there(&self, program: &Path) -> Got {
         self.command(program, &["validate"])?;
         let out = self.command(program, &["print-config", "--mode=unredacted"])?;
         Ok(serde_yaml::from_str(&out).expect(&out))
@@ -212,7 +212,7 @@ impl Bench {
     }
 }
 
-/// The case's own variables, and its folder as the current one.
+/// Uses the case's variables, and its folder as the current one.
 impl Environment for Bench {
     fn env(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned()
@@ -227,13 +227,13 @@ impl Environment for Bench {
     }
 }
 
-/// A server of the files below `root`.
+/// Starts a server of the files below `root`.
 fn serve(root: PathBuf) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // A client that goes away misses its answer.
+            // The client may have closed the connection.
             let _ = answer(stream, &root);
         }
     });
@@ -254,8 +254,8 @@ fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
     }
 }
 
-/// What is wrong with an outcome, if anything.
-fn fault(got: &Got, want: &Want) -> Option<String> {
+/// Returns the difference between a result and the expected one.
+fn difference(got: &Got, want: &Want) -> Option<String> {
     match (got, want) {
         (Err(error), Want::Refused(words)) if error.contains(words) => None,
         (Err(error), _) => Some(format!("refused: {}", error.trim().replace('\n', " | "))),
@@ -280,7 +280,8 @@ fn differing(printed: &Value, path: &str, want: &Value) -> Option<String> {
     (!same(found, want)).then(|| format!("{path} is {found:?} and not {want:?}"))
 }
 
-/// Equal, where 1 and 1.0 are, and an empty list is none: the Collector prints both alike.
+/// Compares two values; 1 and 1.0 are equal, and so are an empty list and null, because the Collector prints them
+/// alike.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -293,7 +294,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn configurations_come_to_what_the_table_says_here_and_in_a_collector() {
+fn configurations_have_equal_results_here_and_in_the_collector() {
     let table: Table = serde_yaml::from_str(include_str!("config/cases.yaml")).expect("the table");
     let root = TempDir::new().expect("a folder for a moment");
     let server = serve(root.path().to_owned());
@@ -305,10 +306,10 @@ fn configurations_come_to_what_the_table_says_here_and_in_a_collector() {
     for (index, case) in table.cases.iter().enumerate() {
         let bench = Bench::new(&table, case, root.path(), index, server);
         let mut note = |side: &str, got: Got, differs: Option<&Differs>| {
-            if let Some(fault) = fault(&got, &case.want(differs)) {
-                let _ = writeln!(wrong, "{side} | {} | {fault}", case.case);
+            if let Some(difference) = difference(&got, &case.want(differs)) {
+                let _ = writeln!(wrong, "{side} | {} | {difference}", case.case);
             } else if let Some(Differs { why, .. }) = differs {
-                if fault(&got, &case.want(None)).is_none() {
+                if difference(&got, &case.want(None)).is_none() {
                     let _ = writeln!(wrong, "{side} | {} | the listed difference is gone", case.case);
                 }
                 let outcome =
@@ -316,9 +317,9 @@ fn configurations_come_to_what_the_table_says_here_and_in_a_collector() {
                 let _ = writeln!(listed, "{side} | {} | {outcome} | {why}", case.case);
             }
         };
-        note("here", bench.here(), case.here.as_ref());
+        note("here", bench.load_here(), case.here.as_ref());
         if let Ok(program) = &program {
-            note("there", bench.there(program), case.there.as_ref());
+            note("there", bench.load_there(program), case.there.as_ref());
         }
     }
     println!("{} cases; listed differences:\n{listed}", table.cases.len());

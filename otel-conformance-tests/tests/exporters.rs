@@ -1,6 +1,5 @@
-//! The output of our exporters as other implementations receive it: over gRPC and HTTP, compressed and not, in both
-//! encodings. The Python server has what it received decoded by Google's protobuf; the Collector writes it to
-//! a file.
+//! Data of our exporters as other implementations receive it: over gRPC and HTTP, compressed and not, in both
+//! encodings. The Python server decodes it with Google's protobuf; the Collector writes it to a file.
 
 mod common;
 
@@ -13,7 +12,7 @@ use otel_conformance_tests::{
 };
 use pdata::Data;
 
-/// An exporter, settings to add to its endpoint, and what a server sees of them.
+/// An exporter, settings in addition to its endpoint, and the protocol and compression that a server sees.
 type Way = (ExporterFactory, &'static str, Protocol, bool);
 
 const WAYS: [Way; 6] = [
@@ -30,7 +29,7 @@ const WAYS: [Way; 6] = [
     ),
 ];
 
-/// What only the Collector understands of compressions.
+/// Compressions that only the Collector supports.
 const COMPRESSED: [Way; 8] = [
     (exporters::otlp_grpc::FACTORY, r#""compression": "snappy""#, Protocol::Grpc, true),
     (exporters::otlp_grpc::FACTORY, r#""compression": "zstd""#, Protocol::Grpc, true),
@@ -51,7 +50,7 @@ async fn exporting((factory, more, protocol, _): &Way, grpc: SocketAddr, http: S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn python_receives_what_is_sent() {
+async fn python_receives_sent_data() {
     let server = match python_server() {
         Ok(server) => server,
         Err(reason) => return println!("skipped: {reason}"),
@@ -73,7 +72,7 @@ async fn python_receives_what_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_receives_what_is_sent() {
+async fn collector_receives_sent_data() {
     for way in WAYS.iter().chain(&COMPRESSED) {
         let collector = match real_collector(&CollectorConfig::default()) {
             Ok(collector) => collector,
@@ -86,7 +85,7 @@ async fn a_collector_receives_what_is_sent() {
         }
         exporter.end().await;
         let received = tokio::task::block_in_place(|| collector.received(|got| got.len() >= sent.len()));
-        // Several consumers send at once: what arrives is in any order.
+        // Several consumers send concurrently, so the order varies.
         let sorted = |batches: &[Data]| {
             let mut texts: Vec<String> = batches.iter().map(|data| json(&normalised(data))).collect();
             texts.sort();

@@ -1,5 +1,4 @@
-//! OTLP's JSON as Google's protobuf understands it: what we write it reads as the same data, what it writes
-//! we read as the same data.
+//! OTLP JSON in comparison with Google's protobuf: each decodes the other's JSON to the same data.
 
 mod common;
 
@@ -8,7 +7,7 @@ use otel_conformance_tests::json_by_python;
 use pdata::Data;
 
 #[test]
-fn python_reads_what_we_write_and_we_read_what_python_writes() {
+fn python_and_we_decode_each_others_json() {
     let cases: Vec<(Data, Vec<u8>)> =
         batches(60).into_iter().map(|data| (data.clone(), pdata::json::encode(&data))).collect();
     let answers = match json_by_python(&cases) {

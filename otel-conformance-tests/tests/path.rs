@@ -1,7 +1,7 @@
-//! The whole path, with the real binary: a slow decode injected into a stub server's calls, seen by real probes, judged,
-//! and received by other implementations as one outlier span, over gRPC and HTTP.
+//! The whole path with the real binary: a slow decode of a stub server is observed by real probes and received by
+//! other implementations as one outlier span, over gRPC and HTTP.
 //!
-//! Needs root; the Collector's half needs the Collector. What is missing is said.
+//! Needs root, and the Collector for its part. Missing requirements are printed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,7 +24,7 @@ use simulator::oracle::{Line, StepLine, read};
 use crate::live::agent::{Agent, player, turn};
 use crate::live::binary::binary;
 
-/// Decodes of 8 ms, a prefill of 25 ms among every five, and one decode of six times its length.
+/// Decodes of 8 ms with a prefill of 25 ms after every five, and one decode that is six times slower.
 const SCRIPT: &str = "\
 stream main
 graph decode main nodes=40
@@ -50,11 +50,11 @@ thread engine
 end
 ";
 
-/// How late a span may come, from the end of its step.
+/// Maximum delay of a span after the end of its step.
 const LATE_MAX: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The step that was slowed down.
+/// Returns the slow step.
 fn slow_step(dir: &Path) -> StepLine {
     let lines = read(&dir.join("slow.oracle")).unwrap();
     let slow =
@@ -96,7 +96,7 @@ fn text(span: &Span, key: &str) -> String {
     }
 }
 
-/// The spans that overlap the slow step; noise of the machine may make others elsewhere.
+/// Returns the spans that overlap the slow step; noise of the machine may cause others.
 fn of_step<'a>(spans: &'a [Span], step: &StepLine) -> Vec<&'a Span> {
     let to_unix = capture::offsets().to_unix_ns;
     let unix = |ns: u64| ns.wrapping_add_signed(to_unix);
@@ -106,7 +106,7 @@ fn of_step<'a>(spans: &'a [Span], step: &StepLine) -> Vec<&'a Span> {
     spans.iter().filter(overlaps).collect()
 }
 
-/// One span, with the duration, phase and baseline that the player's own log gives.
+/// Checks that there is one span, with the duration, phase and baseline of the player's log.
 fn check(spans: &[Span], step: &StepLine) {
     let found = of_step(spans, step);
     let [span] = found.as_slice() else { panic!("{} spans of the slow step: {found:?}", found.len()) };
@@ -178,7 +178,7 @@ fn slow_decode_reaches_other_receivers_as_one_outlier_span() {
     player.finish().unwrap();
 }
 
-/// Outlier spans that arrive until the player is done and two seconds more, each with the time it came.
+/// Collects the outlier spans with their times of arrival, until two seconds after the player has finished.
 fn collect(
     server: &otel_conformance_tests::PythonServer,
     is_done: impl Fn() -> bool,

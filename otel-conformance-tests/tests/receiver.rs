@@ -1,4 +1,4 @@
-//! What a real Collector's exporters send, as our receiver hands it on: gRPC, and HTTP in both encodings.
+//! Data of a real Collector's exporters as our receiver forwards it: gRPC, and HTTP in both encodings.
 
 mod common;
 
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn we_receive_what_a_collector_sends() {
+async fn data_of_a_collector_is_received() {
     let anywhere = || "127.0.0.1:0".to_owned();
     let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
     let mut http = HttpConfig::default();
@@ -31,7 +31,7 @@ async fn we_receive_what_a_collector_sends() {
         panic!("both protocols listen")
     };
 
-    // One at a time and without a queue, so that what arrives is in order.
+    // Without a queue and one at a time, so that the order is that of sending.
     let common = r#""sending_queue": {"enabled": false}"#;
     let mut exporters = vec![
         ("otlp_grpc/x", format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {common}}}"#)),

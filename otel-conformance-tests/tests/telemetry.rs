@@ -1,5 +1,5 @@
-//! What the collector tells of itself, beside what a real Collector tells: the same configuration in both, the
-//! same data through both, and the metrics that each then shows at its port.
+//! Internal telemetry in comparison with a real Collector: the same configuration and data in both, and the metrics
+//! at their ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 
 use otel_conformance_tests::collector_program;
 
-/// How long both may take until they have counted what was sent.
+/// Time limit until both have counted the data.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// What the Collector alone shows, and why.
+/// Metrics that only the Collector exports, with the reason.
 const THEIRS_ALONE: [(&str, &str); 3] = [
     ("otelcol_process_runtime_heap_alloc_bytes", "of Go's runtime"),
     ("otelcol_process_runtime_total_alloc_bytes", "of Go's runtime"),
     ("otelcol_process_runtime_total_sys_memory_bytes", "of Go's runtime"),
 ];
 
-/// What is shown here alone, and why.
+/// Metrics that only warptap exports, with the reason.
 const OURS_ALONE: [(&str, &str); 1] =
     [("otelcol_receiver_requests", "there behind the gate receiverhelper.newReceiverMetrics")];
 
-/// Labels whose values say where something is sent to, which are to be the same too.
+/// Labels whose values, the destinations, must be equal, too.
 const PLACES: [&str; 3] = ["server_address", "server_port", "url_path"];
 
-/// A program that runs, and ends with this value.
+/// A running program, killed on drop.
 struct Running {
     process: Child,
     data: SocketAddr,
@@ -55,7 +55,7 @@ impl Running {
         Running { process, data, metrics, _folder: folder }
     }
 
-    /// Sends one item of each signal, as soon as it takes them.
+    /// Sends one item of each signal once they are accepted.
     fn send(&mut self) {
         for (signal, body) in [("traces", SPANS), ("metrics", POINTS), ("logs", RECORDS)] {
             let request = format!(
@@ -72,9 +72,9 @@ impl Running {
         }
     }
 
-    /// The types of metrics and the names of their labels, by name: those that the collector defines.
+    /// Returns the types and label names of the metrics that the collector defines, by name.
     fn shown(&self) -> BTreeMap<String, (String, BTreeSet<String>)> {
-        // HTTP/1.0 has no chunks, which would break lines.
+        // HTTP/1.0 has no chunks, which would split lines.
         let request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         let answer = exchange(self.metrics, request).unwrap_or_default();
         let mut shown: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
@@ -90,7 +90,7 @@ impl Running {
                 let pairs = labels.split("\",").filter_map(|label| label.split_once('='));
                 let entry = shown.entry(name.to_owned()).or_default();
                 entry.1.extend(pairs.map(|(name, value)| match PLACES.contains(&name) {
-                    // A different port for each, at which nothing listens.
+                    // The port differs, and no server listens there.
                     true if name != "server_port" => format!("{name}={value}"),
                     _ => name.to_owned(),
                 }));
@@ -150,13 +150,13 @@ const SPANS: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5B
 const POINTS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#;
 const RECORDS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}"#;
 
-/// Our binary, where it was built.
+/// Returns our binary, if it was built.
 fn warptap() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
     path.is_file().then_some(path)
 }
 
-/// What differs between the two, one line each.
+/// Returns the differences, one line each.
 fn differences(ours: &Running, theirs: &Running) -> Vec<String> {
     let (mut ours, mut theirs) = (ours.shown(), theirs.shown());
     ours.retain(|name, _| !OURS_ALONE.iter().any(|(alone, _)| alone == name));
@@ -170,7 +170,7 @@ fn differences(ours: &Running, theirs: &Running) -> Vec<String> {
 }
 
 #[test]
-fn the_same_metrics_are_shown_as_by_a_collector() {
+fn metrics_equal_those_of_the_collector() {
     let Some(program) = warptap() else {
         return println!("skipped: warptap is not built beside this test: cargo build -p warptap");
     };

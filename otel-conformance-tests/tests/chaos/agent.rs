@@ -1,11 +1,11 @@
-//! The real binary with a queue in a storage: OTLP in over HTTP, OTLP out over HTTP.
+//! The real binary with a persistent queue, between OTLP over HTTP on both sides.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// How it is configured.
+/// Settings of its queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     pub storage: PathBuf,
@@ -15,7 +15,7 @@ pub struct Queue {
     pub batch: bool,
 }
 
-/// A running agent; killed with this value.
+/// A running agent, killed on drop.
 pub struct Agent {
     pub address: SocketAddr,
     process: Child,
@@ -25,19 +25,19 @@ fn binary() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("WARPTAP_BINARY") {
         return Some(PathBuf::from(named));
     }
-    let beside = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
-    beside.exists().then_some(beside)
+    let binary = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
+    binary.exists().then_some(binary)
 }
 
-/// Why there can be no agent.
+/// Returns the reason why the binary cannot run, if any.
 pub fn missing() -> Option<&'static str> {
     binary().is_none().then_some("the binary was not built: `cargo build -p warptap` does that")
 }
 
 impl Agent {
-    /// Starts, and returns when it is ready.
+    /// Starts the agent and waits until it is ready.
     pub fn start(queue: &Queue) -> Agent {
-        // Another process may take a free port before it is used.
+        // Another process may use a free port first.
         for _ in 0..3 {
             let mut agent = Agent::launch(queue);
             let stderr = agent.process.stderr.take().unwrap();
@@ -50,7 +50,7 @@ impl Agent {
         panic!("no free port found");
     }
 
-    /// Starts, and returns at once.
+    /// Starts the agent without waiting.
     pub fn launch(queue: &Queue) -> Agent {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(binary().unwrap());
@@ -59,13 +59,13 @@ impl Agent {
         Agent { address, process: process.unwrap() }
     }
 
-    /// Kills it as the kernel does when memory runs out.
+    /// Kills the agent with SIGKILL, as the kernel does when memory is exhausted.
     pub fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits for that.
+    /// Stops the agent with a signal and waits for its end.
     pub fn stop(mut self) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -81,14 +81,14 @@ impl Drop for Agent {
     }
 }
 
-/// Waits for the line that says it is ready; the log where it never comes.
+/// Waits for the line that reports readiness; returns the log if the agent ends without it.
 fn ready(stderr: ChildStderr) -> Result<(), String> {
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
     let mut log = String::new();
     for line in lines.by_ref() {
         if line.contains("Everything is ready") {
             let is_shown = std::env::var_os("WARPTAP_CHAOS_LOG").is_some();
-            // To its end, so that it never waits for someone to read.
+            // The log is read to its end, so that the agent never blocks on it.
             std::thread::spawn(move || {
                 lines.for_each(|line| {
                     if is_shown {

@@ -1,4 +1,4 @@
-//! A server for OTLP over HTTP that can be moody, and notes which records came how often.
+//! An OTLP/HTTP server that fails in configured modes and counts the deliveries of each record.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,22 +10,22 @@ use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsPartialSuccess, 
 use opentelemetry_proto::tonic::logs::v1::LogsData;
 use prost::Message as _;
 
-/// How it answers.
+/// The behaviour of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mood {
-    /// Takes everything.
+    /// Accepts everything.
     Takes,
-    /// Is not available.
+    /// Is unavailable.
     Refuses,
-    /// Is busy, and says when to come again.
+    /// Is busy, with a retry delay.
     Busy,
-    /// Takes everything, after a while.
+    /// Accepts everything after a delay.
     Slow,
-    /// Cuts the connection before it takes anything.
+    /// Resets the connection before accepting anything.
     Resets,
-    /// Takes everything and cuts the connection instead of answering.
+    /// Accepts everything and resets the connection instead of answering.
     ResetsLate,
-    /// Takes everything and says that it rejects some: that must not be sent again.
+    /// Accepts everything and reports a partial success, after which the request must not be sent again.
     Rejects,
 }
 
@@ -40,7 +40,7 @@ struct Shared {
     unanswered: Mutex<usize>,
 }
 
-/// The server; its threads end with the test.
+/// The server. Its threads end with the test.
 pub struct Backend {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ impl Backend {
         *self.shared.mood.lock().unwrap() = mood;
     }
 
-    /// How often each record came.
+    /// Returns the number of deliveries of each record.
     pub fn delivered(&self) -> BTreeMap<u64, usize> {
         self.shared.delivered.lock().unwrap().clone()
     }
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// What is answered; none where the connection is cut.
+    /// Returns the answer; `None` if the connection is reset.
     fn answer(&self, mood: Mood, ids: &[u64]) -> Option<Vec<u8>> {
         match mood {
             Mood::Takes => self.take(ids),
@@ -136,7 +136,7 @@ fn ids(body: &[u8]) -> Vec<u64> {
     scopes.flat_map(|s| &s.log_records).map(|record| record.time_unix_nano).collect()
 }
 
-/// The body of the next request; none where there is no more, or it is cut off.
+/// Returns the body of the next request; `None` if the connection ends before it is complete.
 fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut length = 0;
     loop {

@@ -1,10 +1,10 @@
-//! Chance that can be repeated.
+//! Reproducible random numbers.
 
 use std::time::Duration;
 
 use crate::backend::Mood;
 
-/// SplitMix64.
+/// The generator SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -21,17 +21,17 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number less than `bound`.
+    /// Returns a number less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// A time of less than so many milliseconds.
+    /// Returns a duration of less than `bound` milliseconds.
     pub fn millis(&mut self, bound: u64) -> Duration {
         Duration::from_micros(self.below(1000 * bound))
     }
 
-    /// A mood of the backend.
+    /// Returns a mode of the backend.
     pub fn mood(&mut self) -> Mood {
         Mood::ALL[self.below(Mood::ALL.len() as u64) as usize]
     }

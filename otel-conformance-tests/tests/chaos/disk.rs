@@ -1,4 +1,4 @@
-//! What happens to a disk: it fills up, and files on it are written over.
+//! Failures of a disk: it is full, or its files are overwritten.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 use crate::dice::Dice;
 
-/// A small file system of its own; unmounted with this value.
+/// A small file system, unmounted on drop.
 pub struct Disk(TempDir);
 
 impl Disk {
-    /// Mounts one, which takes root.
+    /// Mounts a file system, which requires root.
     pub fn of_mib(mib: usize) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let size = format!("size={mib}m");
@@ -30,13 +30,13 @@ impl Disk {
         self.0.path()
     }
 
-    /// Leaves no byte free.
+    /// Fills the file system completely.
     pub fn fill(&self) {
-        // It is meant to fail.
+        // The write fails when the file system is full.
         let _ = fs::write(self.rest(), vec![0; 64 << 20]);
     }
 
-    /// Gives the room back.
+    /// Frees the space.
     pub fn free(&self) {
         let _ = fs::remove_file(self.rest());
     }
@@ -52,20 +52,20 @@ impl Drop for Disk {
     }
 }
 
-/// The files of a storage that hold a queue of logs.
+/// Returns the database files of a storage with queues of logs.
 fn queues(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.to_string_lossy().ends_with("_logs")).collect()
 }
 
-/// How many files were set aside.
+/// Returns the number of files that were set aside.
 pub fn set_aside(folder: &Path) -> usize {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.to_string_lossy().contains(".corrupt-")).count()
 }
 
-/// Writes garbage into every queue: all over it, at its head, or in place of its end.
-pub fn spoil(folder: &Path, dice: &mut Dice) {
+/// Writes garbage into every database: in the whole file, in its header, or at its end.
+pub fn corrupt(folder: &Path, dice: &mut Dice) {
     for path in queues(folder) {
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         let length = file.metadata().unwrap().len();

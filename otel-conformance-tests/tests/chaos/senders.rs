@@ -1,4 +1,4 @@
-//! Threads that send numbered records without a pause, and note what was acknowledged.
+//! Threads that send numbered records continuously and note the acknowledged ones.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -14,12 +14,12 @@ use prost::Message as _;
 
 use crate::dice::Dice;
 
-/// The most records of one request.
+/// The maximum number of records of a request.
 pub const RECORDS_MAX: usize = 20;
 
 const THREADS: u64 = 4;
 
-/// How long an answer may take; a request without one may have been taken or not.
+/// Time limit of an answer; a request without one may or may not have been accepted.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -31,22 +31,22 @@ struct Shared {
     unsure: Mutex<BTreeSet<u64>>,
 }
 
-/// The senders.
+/// The sending threads.
 pub struct Senders {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What became of a request.
+/// The result of a request.
 enum Answer {
     Taken,
     Refused,
-    /// The connection ended before there was an answer.
+    /// The connection ended without an answer.
     Unknown,
 }
 
 impl Senders {
-    /// Starts threads, without an address to send to.
+    /// Starts the threads, paused.
     pub fn start() -> Self {
         let shared = Arc::<Shared>::default();
         let run = |n| {
@@ -62,12 +62,12 @@ impl Senders {
         *self.shared.target.lock().unwrap() = target;
     }
 
-    /// How many records were acknowledged.
+    /// Returns the number of acknowledged records.
     pub fn acknowledged(&self) -> usize {
         self.shared.acknowledged.lock().unwrap().len()
     }
 
-    /// Ends them; returns what was acknowledged, and what may have been taken or not.
+    /// Stops the threads; returns the acknowledged records, and those whose requests were not answered.
     pub fn stop(&mut self) -> (BTreeSet<u64>, BTreeSet<u64>) {
         self.shared.stops.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());
@@ -140,7 +140,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> Answer {
     }
 }
 
-/// The status of an answer, which is read to its end; none where it is cut off.
+/// Reads an answer completely; returns its status, or `None` if it is cut off.
 fn response(stream: &mut TcpStream) -> Option<u16> {
     let mut head = Vec::new();
     let mut byte = [0];

@@ -1,17 +1,16 @@
-//! Data for the tests: random, the same in every run, and with at least one item in every batch, since an
-//! empty batch is not sent.
+//! Reproducible random data for tests. Every batch has at least one item, since an empty batch is not sent.
 
 use otel_conformance_tests::without_indexes;
 use pdata::{Data, Signal};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 
-/// So many batches of each signal.
+/// Returns batches of each signal.
 pub fn batches(of_each: usize) -> Vec<Data> {
     Signal::STABLE.into_iter().flat_map(|signal| batches_of(signal, of_each)).collect()
 }
 
-/// So many batches of a signal.
+/// Returns batches of one signal.
 pub fn batches_of(signal: Signal, count: usize) -> Vec<Data> {
     let mut runner = TestRunner::deterministic();
     let entropy = proptest::collection::vec(proptest::num::u8::ANY, 500..2500);
@@ -20,7 +19,7 @@ pub fn batches_of(signal: Signal, count: usize) -> Vec<Data> {
     data.filter(|data| data.items() > 0).take(count).collect()
 }
 
-/// The data as OTLP's JSON, in which a NaN is equal to itself.
+/// Returns the data as OTLP JSON, in which a NaN is equal to itself.
 pub fn json(data: &Data) -> String {
     String::from_utf8(pdata::json::encode(data)).expect("JSON is text")
 }

@@ -1,8 +1,8 @@
-//! The labels that a program gives its own steps, and the agreement of an agent that traced it.
+//! Labels that a program gives to its own steps, and their agreement with the steps of an agent that traced it.
 //!
-//! A label is a time in which one step was enqueued and waited for. A step belongs to the label that contains it; a label
-//! must contain exactly one step, of its phase. Phases are scored as the labelled evaluation of
-//! `steps` scores them: F1 for each class, and the mistakes that were confident.
+//! A label is a time in which one step was enqueued and waited for. A step belongs to the label that contains it; a
+//! label must contain exactly one step, of its phase. Phases are scored as in the labelled evaluation of `steps`:
+//! F1 for each class, and the number of confident mistakes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,12 +11,12 @@ use std::path::Path;
 use serde::Deserialize;
 use simulator::oracle::{Line, read};
 
-/// So many labels are not asked for their phase: nothing is known of a program that just began.
+/// Number of first labels whose phase is not compared, because the classifier has too few steps.
 const FIRST: usize = 16;
-/// From here on a phase is said with confidence.
+/// Minimum confidence of a confident phase.
 const CONFIDENT: f64 = 0.9;
 
-/// One step by the program's own word. Times are CLOCK_MONOTONIC ns, around the first call and the last.
+/// A step as labelled by the program. Times are CLOCK_MONOTONIC ns, before the first call and after the last.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Label {
     pub phase: String,
@@ -24,7 +24,7 @@ pub struct Label {
     pub end_ns: u64,
 }
 
-/// One step as `warptap replay --steps` lists it.
+/// A step as listed by `warptap replay --steps`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Seen {
     pub start_ns: u64,
@@ -36,13 +36,13 @@ pub struct Seen {
     pub graph_launches: u64,
 }
 
-/// Lines of JSON.
+/// Decodes lines of JSON.
 pub fn lines<T: for<'de> Deserialize<'de>>(path: &Path) -> Vec<T> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
 }
 
-/// The steps that the stub player wrote down.
+/// Returns the steps in the log of the stub player.
 pub fn of_player(oracle: &Path) -> Vec<Label> {
     let label = |line| match line {
         Line::Step(s) => Some(Label { phase: s.phase, start_ns: s.first_ns, end_ns: s.exit_ns }),
@@ -51,18 +51,18 @@ pub fn of_player(oracle: &Path) -> Vec<Label> {
     read(oracle).unwrap().into_iter().filter_map(label).collect()
 }
 
-/// How the two agree.
+/// The agreement of labels and steps.
 #[derive(Debug, Default)]
 pub struct Agreement {
     pub labels: usize,
-    /// Labels with exactly one step in them.
+    /// Labels with exactly one step.
     pub matched: usize,
-    /// Steps in no label.
-    pub beside: usize,
+    /// Steps without a label.
+    pub unlabelled: usize,
     pub confident_mistakes: usize,
-    /// Of matched steps: the phase said by the program and the one found, and how often.
+    /// Number of matched steps by labelled and inferred phase.
     pairs: BTreeMap<(String, String), usize>,
-    /// Launches and graph launches of matched steps, by the program's phase.
+    /// Launches and graph launches of matched steps, by labelled phase.
     work: BTreeMap<String, (u64, u64)>,
 }
 
@@ -80,7 +80,7 @@ impl Agreement {
                 agreement.phase(label, step);
             }
         }
-        agreement.beside = seen.iter().filter(|s| !s.is_unfinished).count() - inside;
+        agreement.unlabelled = seen.iter().filter(|s| !s.is_unfinished).count() - inside;
         agreement
     }
 
@@ -92,30 +92,31 @@ impl Agreement {
         *work = (work.0 + step.launches, work.1 + step.graph_launches);
     }
 
-    /// The mean over the program's phases of the harmonic mean of precision and recall.
+    /// Returns the mean, over the labelled phases, of the harmonic mean of precision and recall.
     pub fn macro_f1(&self) -> f64 {
-        let phases: BTreeSet<&String> = self.pairs.keys().map(|(said, _)| said).collect();
+        let phases: BTreeSet<&String> = self.pairs.keys().map(|(labelled, _)| labelled).collect();
         phases.iter().map(|phase| self.f1(phase)).sum::<f64>() / (phases.len() as f64).max(1.0)
     }
 
     fn f1(&self, phase: &str) -> f64 {
         let count = |is: &dyn Fn(&str, &str) -> bool| -> usize {
-            self.pairs.iter().filter(|((said, found), _)| is(said, found)).map(|(_, n)| n).sum()
+            self.pairs.iter().filter(|((labelled, found), _)| is(labelled, found)).map(|(_, n)| n).sum()
         };
-        let right = count(&|said, found| said == phase && found == phase);
-        let named = count(&|said, found| said == phase || found == phase);
+        let right = count(&|labelled, found| labelled == phase && found == phase);
+        let named = count(&|labelled, found| labelled == phase || found == phase);
         2.0 * right as f64 / ((named + right) as f64).max(1.0)
     }
 }
 
 impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} of {} steps found, {} beside them", self.matched, self.labels, self.beside)?;
-        for ((said, found), count) in &self.pairs {
-            writeln!(f, "  {said:<8} found as {found:<8} {count:>6}")?;
+        writeln!(f, "{} of {} steps found, {} not labelled", self.matched, self.labels, self.unlabelled)?;
+        for ((labelled, found), count) in &self.pairs {
+            writeln!(f, "  {labelled:<8} found as {found:<8} {count:>6}")?;
         }
         for (phase, (launches, graphs)) in &self.work {
-            let count: usize = self.pairs.iter().filter(|((said, _), _)| said == phase).map(|(_, n)| n).sum();
+            let count: usize =
+                self.pairs.iter().filter(|((labelled, _), _)| labelled == phase).map(|(_, n)| n).sum();
             let mean = |sum: u64| sum as f64 / count as f64;
             writeln!(f, "  a {phase} launches {:.1} kernels, {:.1} graphs", mean(*launches), mean(*graphs))?;
         }
@@ -146,7 +147,7 @@ fn labels_without_a_step_and_wrong_phases_are_counted() {
         seen("unknown", 52, 0.0),
     ];
     let found = Agreement::of(&labels, &steps);
-    assert_eq!((found.labels, found.matched, found.beside, found.confident_mistakes), (20, 2, 1, 1));
-    // Of two decodes one was found as such, and nothing else as one: precision 1, recall 1/2.
+    assert_eq!((found.labels, found.matched, found.unlabelled, found.confident_mistakes), (20, 2, 1, 1));
+    // One of two decodes was inferred as such, and no other step: precision 1, recall 1/2.
     assert!((found.macro_f1() - 2.0 / 3.0).abs() < 1e-9, "{found}");
 }

@@ -1,10 +1,10 @@
-//! Programs that say what each of their steps is, watched by the real binary from outside: PyTorch on a real GPU
-//! where there is one, and the stub player everywhere else.
+//! Programs that label their own steps, traced by the real binary: PyTorch on a real GPU if there is one, and the
+//! stub player everywhere.
 //!
-//! Each program is recorded and replayed; its steps and phases must be those that it wrote down itself. The player
-//! shows that recorder, replay and comparison are right; only a GPU shows what CUDA's own libraries do. There,
-//! `cargo test -p otel-conformance-tests --test gpu -- --nocapture` prints what fires, and with `WARPTAP_GPU_OUT=DIR`
-//! leaves recordings and labels behind. `WARPTAP_PYTHON` names a Python that has PyTorch.
+//! Each program is recorded and replayed, and the inferred steps and phases must equal its labels. The player tests
+//! recorder, replay and comparison; only a GPU tests the behaviour of CUDA's libraries. With a GPU, `cargo test -p
+//! otel-conformance-tests --test gpu -- --nocapture` prints which functions fire, and with `WARPTAP_GPU_OUT=DIR`
+//! writes recordings and labels. `WARPTAP_PYTHON` is the path of a Python that has PyTorch.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,13 +26,13 @@ use live::binary::binary;
 use recorded::Recorded;
 use simulator::player::Player;
 
-/// Steps of each mode.
+/// Number of steps of each mode.
 const STEPS: &str = "400";
-/// Of labels, at least this share has exactly one step; the first ones may come before the libraries are attached.
+/// Minimum share of labels with exactly one step; the first ones may precede the attachment of libraries.
 const MATCHED_MIN: f64 = 0.98;
 const MACRO_F1_MIN: f64 = 0.98;
 
-/// A Python whose PyTorch sees a GPU, or why there is none.
+/// Returns a Python whose PyTorch has a GPU, or the reason why there is none.
 fn python() -> Result<PathBuf, String> {
     if !Path::new("/dev/nvidiactl").exists() {
         return Err("no NVIDIA GPU here".to_owned());
@@ -59,7 +59,7 @@ fn check(name: &str, labels: &[Label], recorded: &Recorded) {
 fn player(name: &str) {
     let Some(warptap) = binary() else { return };
     let dir = tempfile::tempdir().unwrap();
-    // Another test's processes would take the CPUs of this one, and its probes.
+    // Processes of another test would use the CPUs and be traced.
     let _turn = agent::turn();
     let player = agent::player(&warptap, dir.path(), name, simulator::scripts::find(name).unwrap());
     let recorded = Recorded::of(&warptap, player, dir.path());
@@ -67,7 +67,7 @@ fn player(name: &str) {
 }
 
 #[test]
-fn what_the_player_plays_is_found_as_it_wrote_it_down() {
+fn steps_of_the_player_equal_its_log() {
     player("vllm-graphs");
     player("train");
 }
@@ -92,21 +92,21 @@ fn transformer(mode: &str) {
 }
 
 #[test]
-fn a_transformer_kernel_by_kernel_is_found_as_it_wrote_it_down() {
+fn eager_transformer_steps_equal_its_labels() {
     transformer("eager");
 }
 
 #[test]
-fn a_transformer_in_cuda_graphs_is_found_as_it_wrote_it_down() {
+fn cuda_graph_transformer_steps_equal_its_labels() {
     transformer("graphs");
 }
 
 #[test]
-fn a_training_loop_is_found_as_it_wrote_it_down() {
+fn training_loop_steps_equal_its_labels() {
     transformer("train");
 }
 
 #[test]
-fn a_transformer_that_reduces_over_one_rank_is_found_as_it_wrote_it_down() {
+fn single_rank_transformer_steps_equal_its_labels() {
     transformer("collective");
 }

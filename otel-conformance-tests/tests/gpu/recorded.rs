@@ -1,4 +1,4 @@
-//! A program recorded by the real binary, and what its replay says.
+//! A program recorded by the real binary, and the replay of the recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use simulator::player::Player;
 
 use crate::labels::{Seen, lines};
 
-/// A recording, and its replay.
+/// A recording and the output of its replay.
 pub struct Recorded {
     recording: PathBuf,
     telemetry: PathBuf,
@@ -20,7 +20,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Records a program that waits for the word, to its last step, and replays that.
+    /// Starts a waiting program, records it to its last step, and replays the recording.
     pub fn of(warptap: &Path, mut player: Player, dir: &Path) -> Recorded {
         let [recording, telemetry, steps] = ["recording", "telemetry", "steps"].map(|name| dir.join(name));
         let recorder = Recorder::start(warptap, player.pid(), &recording);
@@ -35,14 +35,14 @@ impl Recorded {
         Recorded { steps: lines(&steps), recording, telemetry }
     }
 
-    /// What fired: calls by API and operation.
+    /// Prints the observed calls by API and operation.
     pub fn print_operations(&self) {
         for ((api, operation), count) in operations(&lines(&self.telemetry)) {
             println!("  {count:>8} {api} {operation}");
         }
     }
 
-    /// Copies recording and labels to `out`, under a name.
+    /// Copies recording and labels to `out`.
     pub fn keep(&self, out: &Path, name: &str, labels: &Path) {
         fs::create_dir_all(out).unwrap();
         fs::copy(&self.recording, out.join(format!("{name}.rec"))).unwrap();
@@ -50,11 +50,11 @@ impl Recorded {
     }
 }
 
-/// `warptap record` of one process.
+/// A running `warptap record` of one process.
 struct Recorder(Child);
 
 impl Recorder {
-    /// Returns once it records.
+    /// Starts the recorder and waits until it records.
     fn start(warptap: &Path, pid: u32, to: &Path) -> Recorder {
         let mut command = Command::new(warptap);
         command.args(["record", "--pid", &pid.to_string(), "--out"]).arg(to).stdout(Stdio::piped());
@@ -74,14 +74,14 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// A test that fails leaves no process behind.
+    /// Kills the process, so that a failing test leaves none.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The last count of each operation, from lines of OTLP JSON.
+/// Returns the last count of each operation, from lines of OTLP JSON.
 fn operations(telemetry: &[Value]) -> BTreeMap<(String, String), u64> {
     let under = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let mut counts = BTreeMap::new();

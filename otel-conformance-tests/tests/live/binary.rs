@@ -1,10 +1,10 @@
-//! The real binary, for tests that have it watch programs.
+//! The real binary, for tests that trace programs with it.
 
 use std::path::PathBuf;
 
 use capture::{Readiness, checks};
 
-/// The binary, built beside this test, where this machine lets it watch; else the reason is printed.
+/// Returns the binary, built beside this test, if this machine permits tracing; otherwise prints the reason.
 pub fn binary() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.ancestors().nth(2)?.join("warptap");
     if !path.exists() {

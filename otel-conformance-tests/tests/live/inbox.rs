@@ -39,9 +39,9 @@ pub struct ReportedItem {
     pub name: String,
     /// The process of the resource.
     pub pid: u32,
-    /// ns since 1970: of a span its beginning.
+    /// Time in ns since 1970; the start of a span.
     pub at_ns: u64,
-    /// The end of a span.
+    /// The end of a span in ns since 1970.
     pub end_ns: u64,
     /// The body of a log record.
     pub body: String,
@@ -142,7 +142,7 @@ impl Inbox {
         most
     }
 
-    /// All spans, once there are enough.
+    /// Waits for a number of spans; returns all.
     #[track_caller]
     pub fn until_spans(&self, enough: impl Fn(&[ReportedItem]) -> bool) -> Vec<ReportedItem> {
         let began = Instant::now();
@@ -158,7 +158,7 @@ impl Inbox {
         }
     }
 
-    /// Log records of an event, once there are enough.
+    /// Waits for a number of log records of an event; returns them.
     #[track_caller]
     pub fn until(&self, event: &str, enough: impl Fn(&[ReportedItem]) -> bool) -> Vec<ReportedItem> {
         let began = Instant::now();
@@ -224,7 +224,7 @@ pub fn spans(data: &Data) -> Vec<ReportedItem> {
     all
 }
 
-/// A point of a metric; the value of a distribution is its count.
+/// A point of a metric; the value of a histogram is its count.
 struct Point {
     pid: u32,
     key: String,

@@ -1,4 +1,4 @@
-//! What live tests have in common: the real binary watching stub processes, and our own receiver that takes what it sends.
+//! Common parts of live tests: the real binary that traces stub processes, and an OTLP receiver for its output.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod agent;

@@ -9,7 +9,7 @@ use crate::live::agent::{Agent, PATIENCE};
 use crate::live::binary::binary;
 use crate::live::inbox::{Inbox, ReportedItem};
 
-/// Rank 1 does not arrive at the fourth collective; the others wait for it.
+/// A script in which rank 1 does not enter the fourth collective, for which the others wait.
 const HANGS: &str =
     "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=3\nallreduce world 80 float32 sum\nsync\nend\n";
 /// The collective that they wait in.
@@ -71,7 +71,7 @@ fn restarted_agent_reports_collectives_of_ranks_that_exited_meanwhile() {
     let inbox = Inbox::open();
     let agent = start(&inbox, &job);
     until_it_hangs(&mut job);
-    // Records are written every second where something changed: before a hang is one.
+    // Records are written every second if something changed, and before the hang something did.
     let last = job.calls().iter().map(|call| call.exit_ns).max().unwrap();
     let last = SystemTime::UNIX_EPOCH
         + Duration::from_nanos(last.wrapping_add_signed(capture::offsets().to_unix_ns));
@@ -116,7 +116,7 @@ fn restarted_agent_restores_identities_and_names_the_late_rank() {
     job.until("communicators that are made", |calls| calls.iter().any(|call| call.seq.is_some()));
     let made = SystemTime::now();
     let began = Instant::now();
-    // What is written later than a look every second takes holds them.
+    // A write later than the interval includes them.
     while written(&kept).is_none_or(|at| at < made + Duration::from_millis(1_500)) {
         assert!(began.elapsed() < PATIENCE, "nothing is written");
         std::thread::sleep(Duration::from_millis(20));

@@ -10,7 +10,7 @@ use crate::live::agent::Agent;
 use crate::live::binary::binary;
 use crate::live::inbox::{Inbox, ReportedItem};
 
-/// Everything that an NCCL program does, on four ranks with jitter, one of them late now and then.
+/// A job with every kind of NCCL call, on four ranks with jitter, one of which is late at times.
 const JOB: &str = "\
 ranks 4
 seed 11
@@ -40,7 +40,7 @@ repeat 20
 end
 ";
 
-/// Function, operation, and where count, datatype and reduction stand.
+/// Function, operation, and the positions of count, datatype and reduction.
 const FUNCTIONS: [(&str, &str, usize, usize, Option<usize>); 11] = [
     ("ncclAllGather", "AllGather", 2, 3, None),
     ("ncclAllReduce", "AllReduce", 2, 3, Some(4)),
@@ -93,7 +93,7 @@ fn is_part(span: &ReportedItem) -> bool {
     span.name.starts_with("nccl.rank.") && !span.text("nccl.sequence").is_empty() && !is_side(span)
 }
 
-/// One side of a message.
+/// Returns whether a span is one side of a message.
 fn is_side(span: &ReportedItem) -> bool {
     !span.text("nccl.message.sequence").is_empty()
 }
@@ -139,7 +139,7 @@ fn names(job: &Job, spans: &[ReportedItem]) -> BTreeMap<String, String> {
     names
 }
 
-/// Calls and bytes by process, operation, datatype and reduction.
+/// Checks calls and bytes by process, operation, datatype and reduction.
 #[track_caller]
 fn check_sums(job: &Job, inbox: &Inbox) {
     let (mut count, mut io): (BTreeMap<_, f64>, BTreeMap<_, f64>) = Default::default();
@@ -208,7 +208,7 @@ fn every_collective_is_reported_as_the_oracle_logged_it() {
     check_messages(&job, &spans_of_messages);
     let names = names(&job, &spans);
 
-    // When each rank came, by collective.
+    // Arrival times of the ranks by collective.
     let calls = job.calls();
     let mut came: BTreeMap<(&str, u64), Vec<&NcclLine>> = BTreeMap::new();
     for call in calls.iter().filter(|c| c.seq.is_some()) {

@@ -1,4 +1,4 @@
-//! A distributed job of stub processes, of the real binary.
+//! A distributed job of processes of the stub player.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,19 +10,19 @@ use tempfile::TempDir;
 
 use crate::live::agent::{PATIENCE, player, turn};
 
-/// The ranks of a script, a process each, that wait for the word.
+/// The ranks of a script, one process each, which wait for the start.
 pub struct Job {
     player: Option<Player>,
     /// Process ids, by rank.
     pub ranks: Vec<u32>,
-    /// What it does, what it wrote.
+    /// The folder of the script and the log.
     pub dir: TempDir,
-    /// One at a time on this machine: another's processes would take the CPUs of these.
+    /// Locks out other live tests, whose processes would use the CPUs.
     _turn: File,
 }
 
 impl Job {
-    /// Starts a script's ranks.
+    /// Starts the processes of the ranks.
     pub fn start(binary: &Path, script: &str) -> Job {
         let turn = turn();
         let dir = tempfile::tempdir().unwrap();
@@ -34,27 +34,27 @@ impl Job {
         Job { player: Some(player), ranks, dir, _turn: turn }
     }
 
-    /// Gives the word.
+    /// Starts the script.
     pub fn go(&mut self) {
         self.player.as_mut().unwrap().go().unwrap();
     }
 
-    /// Waits until all ranks have done what they had to.
+    /// Waits until all ranks have finished the script.
     pub fn done(&mut self) {
         self.player.as_mut().unwrap().done().unwrap();
     }
 
-    /// Ends it, wherever its ranks are.
+    /// Ends all processes.
     pub fn end(&mut self) {
         self.player = None;
     }
 
-    /// The calls that were made, in the order of the log.
+    /// Returns the logged calls in order.
     pub fn calls(&self) -> Vec<NcclLine> {
         self.lines().filter_map(|line| if let Line::Nccl(call) = line { Some(call) } else { None }).collect()
     }
 
-    /// The waits.
+    /// Returns the logged waits.
     pub fn waits(&self) -> Vec<WaitLine> {
         self.lines().filter_map(|line| if let Line::Wait(wait) = line { Some(wait) } else { None }).collect()
     }
@@ -63,7 +63,7 @@ impl Job {
         read(&self.dir.path().join("job.oracle")).unwrap().into_iter()
     }
 
-    /// Waits until `holds` of the calls made so far.
+    /// Waits until `holds` returns true for the calls so far.
     pub fn until(&self, what: &str, holds: impl Fn(&[NcclLine]) -> bool) {
         let began = Instant::now();
         while !holds(&self.calls()) {
@@ -72,7 +72,7 @@ impl Job {
         }
     }
 
-    /// The name of the communicator that the script calls so, as the agent should tell it.
+    /// Returns the agent's name of the communicator that has this name in the script.
     pub fn hash(&self, name: &str) -> String {
         let calls = self.calls();
         let made = calls.iter().find(|c| c.communicator == name && c.entry.len() == 256);

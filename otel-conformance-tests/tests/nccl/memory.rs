@@ -8,12 +8,12 @@ use crate::live::agent::Agent;
 use crate::live::binary::binary;
 use crate::live::inbox::Inbox;
 
-/// Communicators made and destroyed, by each of two ranks.
+/// Number of communicators that each of two ranks creates and destroys.
 const COMMUNICATORS: usize = 10_000;
-/// What the agent may grow by after a tenth of them, KiB.
+/// Maximum growth of the agent after a tenth of them, KiB.
 const GROWTH_MAX_KIB: u64 = 2_048;
 
-/// Resident memory of a process, KiB.
+/// Returns the resident memory of a process in KiB.
 fn resident_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -15,10 +15,10 @@ const COLLECTIVES_MAX: u64 = 3;
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// Smallest delay that counts as late, without the probes' own time.
 const LATENESS_MIN: Duration = Duration::from_micros(1_900);
-/// What a look for hangs, and the way of what it finds, may add to the configured timeout.
+/// Maximum delay of a hang's report in addition to the timeout: the interval of checks and the delivery.
 const HANG_SLACK: Duration = Duration::from_millis(500);
 
-/// A rank that comes late to a communicator's collectives in these turns.
+/// A rank that is late in a range of collectives of a communicator.
 #[derive(Clone, Debug)]
 struct Late {
     communicator: &'static str,
@@ -71,8 +71,8 @@ fn check(job: &Job, reported: &[ReportedItem], late: &[Late]) {
     late.iter().for_each(|late| check_time(job, reported, late));
 }
 
-/// Returns true if the oracle log confirms a verdict, since a busy machine also makes ranks late: behind the median of all
-/// ranks in as many of the last collectives as the verdict states.
+/// Returns whether the oracle log confirms a straggler, because ranks are also late on a busy machine: it is later
+/// than the median of all ranks in as many of the last collectives as reported.
 fn was_late(calls: &[NcclLine], said: &ReportedItem) -> bool {
     let seq: u64 = said.number("nccl.sequence");
     let [rounds, rounds_late] =
@@ -110,8 +110,8 @@ fn check_time(job: &Job, reported: &[ReportedItem], late: &Late) {
     assert!(seq - first_seq <= COLLECTIVES_MAX || after <= TIME_MAX, "{late:?}: after {after:?}");
 }
 
-/// A job of jitter, in whose communicator `world` these are late, beside another communicator. Ranks go on together, so
-/// long after a collective that all of them have been woken, however few CPUs there are.
+/// Returns a script with jitter and late ranks in the communicator `world`, and another communicator. After each
+/// collective the ranks wait long enough for all of them to be woken, even on few CPUs.
 fn job(ranks: usize, seed: usize, turns: u64, late: &[Late]) -> String {
     let late: String = late.iter().map(Late::line).collect();
     let pace_ms = if ranks == 64 { 25 } else { 4 };
@@ -134,7 +134,7 @@ fn late_rank_of_eight_is_named_in_time_and_no_other() {
 #[test]
 fn late_rank_of_64_is_named_in_time_and_no_other() {
     for seed in 1..=times() {
-        // On two CPUs 64 ranks arrive over milliseconds: a delay of 5 ms may need the widest window.
+        // On two CPUs 64 ranks arrive over milliseconds, so a delay of 5 ms may need the widest window.
         let late = [Late::new(40, 5, 40, 72), Late::new(7, 20, 100, 120), Late::new(63, 100, 150, 156)];
         let Some((job, reported)) = watch(&job(64, seed, 160, &late), &late) else { return };
         check(&job, &reported, &late);
@@ -159,7 +159,7 @@ fn two_late_ranks_are_distinguished_by_communicator() {
     }
 }
 
-/// In simulated time, `nccl` is quiet for ten minutes; here for as long as real time allows.
+/// In simulated time `nccl` runs without a straggler for ten minutes; here as long as the test may take.
 #[test]
 fn jitter_alone_names_no_rank() {
     let Some(binary) = binary() else { return };

@@ -1,4 +1,4 @@
-//! B3 and B4: what a success says, and what of it is to be believed.
+//! B3 and B4: partial successes and empty requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::peer;
 use crate::receiving::{Receiving, but, over_grpc, over_http, proto};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b03_what_is_taken_in_part_is_not_sent_again() {
+async fn b03_partially_accepted_requests_are_not_sent_again() {
     let partial = json!({"rejected": 3, "message": "too old"});
     let warning = json!({"rejected": 0, "message": "do batch"});
     for (factory, encoding) in [
@@ -48,8 +48,8 @@ async fn b03_what_is_taken_in_part_is_not_sent_again() {
     }
 }
 
-/// Every request there is for a body: over gRPC, and over HTTP in both encodings.
-fn every_way(receiving: &Receiving, signal: Signal, bytes: &[u8], text: &[u8]) -> [Value; 3] {
+/// Returns the requests of a body: over gRPC, and over HTTP in both encodings.
+fn all_requests(receiving: &Receiving, signal: Signal, bytes: &[u8], text: &[u8]) -> [Value; 3] {
     let (grpc, http) = (receiving.grpc.port(), receiving.http.port());
     let headers = json!({"headers": {"Content-Type": "application/json"}});
     let as_json = but(over_http(http, signal, text), headers);
@@ -63,7 +63,7 @@ async fn b03_a_full_success_leaves_partial_success_unset() {
     let mut requests = Vec::new();
     for signal in Signal::STABLE {
         let data = batches_of(signal, 1).remove(0);
-        requests.extend(every_way(&receiving, signal, &proto(&data), &pdata::json::encode(&data)));
+        requests.extend(all_requests(&receiving, signal, &proto(&data), &pdata::json::encode(&data)));
     }
     let Some(answers) = peer(block_in_place(|| python_client(&requests))) else { return };
     let mut responses = Vec::new();
@@ -82,7 +82,7 @@ async fn b03_a_full_success_leaves_partial_success_unset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b04_what_is_empty_is_taken_as_a_collector_takes_it_and_goes_no_further() {
+async fn b04_empty_requests_are_accepted_and_not_forwarded() {
     let sink = Arc::new(Sink::answering([Err(Refused::permanent("not retryable"))]));
     let receiving = Receiving::before(&sink).await;
     let mut requests = Vec::new();
@@ -92,7 +92,7 @@ async fn b04_what_is_empty_is_taken_as_a_collector_takes_it_and_goes_no_further(
             [format!(r#"{{"{resources}":[]}}"#), format!(r#"{{"{resources}":[{{"schemaUrl":"x"}}]}}"#)];
         for json in ["{}"].into_iter().chain(empty.iter().map(String::as_str)) {
             let data = pdata::json::decode(signal, json.as_bytes()).unwrap();
-            requests.extend(every_way(&receiving, signal, &proto(&data), json.as_bytes()));
+            requests.extend(all_requests(&receiving, signal, &proto(&data), json.as_bytes()));
         }
     }
     let Some(ours) = peer(block_in_place(|| python_client(&requests))) else { return };

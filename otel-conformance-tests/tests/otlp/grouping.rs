@@ -1,4 +1,4 @@
-//! B10: Resource, scope and item stay together, with the schema URLs of both, whatever stands between.
+//! B10: resource, scope and item are preserved together, with the schema URLs of both.
 
 use component::ProcessorFactory;
 use otel_conformance_tests::{normalised, processed};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{batches_of, json};
 
-/// Every item of some batches with all that it stands below, sorted.
+/// Returns every item of batches with its scope and resource, sorted.
 pub fn items(batches: &[Data]) -> Vec<String> {
     let mut items = Vec::new();
     for data in batches {
@@ -39,7 +39,7 @@ fn list(of: &Value, key: &str) -> Vec<Value> {
     of[key].as_array().cloned().unwrap_or_default()
 }
 
-/// The points of a metric below its scope; a metric without any is nothing that could get lost.
+/// Returns the points of a metric with their scope. A metric without points is ignored.
 fn points(resource: &Value, scope: &Value, mut metric: Value) -> Vec<String> {
     let kinds = ["gauge", "sum", "histogram", "exponentialHistogram", "summary"];
     let kind = kinds.into_iter().find(|kind| metric[kind]["dataPoints"].is_array());
@@ -48,7 +48,7 @@ fn points(resource: &Value, scope: &Value, mut metric: Value) -> Vec<String> {
     points.iter().map(|point| format!("{resource} {scope} {metric} {point}")).collect()
 }
 
-/// Checks that a processor leaves every item below the resource and scope that it came with.
+/// Checks that a processor preserves the resource and the scope of every item.
 async fn check(factory: &ProcessorFactory, settings: &str) {
     for signal in Signal::STABLE {
         let sent = batches_of(signal, 40);
@@ -63,26 +63,26 @@ async fn check(factory: &ProcessorFactory, settings: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b10_batch_leaves_items_where_they_belong() {
+async fn b10_batch_preserves_grouping() {
     check(&processors::batch::FACTORY, r#"{"timeout": "1h"}"#).await;
     let cut = r#"{"send_batch_size": 5, "send_batch_max_size": 7, "timeout": "1h"}"#;
     check(&processors::batch::FACTORY, cut).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b10_actions_that_change_nothing_leave_items_where_they_belong() {
+async fn b10_actions_without_effect_preserve_grouping() {
     let action = r#"[{"key": "no such key", "action": "delete"}]"#;
     check(&processors::attributes::FACTORY, &format!(r#"{{"actions": {action}}}"#)).await;
     check(&processors::resource::FACTORY, &format!(r#"{{"attributes": {action}}}"#)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b10_only_what_is_equal_is_put_together() {
+async fn b10_only_equal_groups_are_merged() {
     check(&processors::group_by_attrs::FACTORY, "{}").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b10_equal_resources_and_scopes_are_put_together_and_others_are_not() {
+async fn b10_equal_resources_and_scopes_are_merged() {
     let of = |resource_schema: &str, dropped: u32, scope: &str, scope_schema: &str, body: &str| {
         let text = format!(
             r#"{{"resourceLogs":[{{"schemaUrl":"{resource_schema}","resource":{{"droppedAttributesCount":{dropped},"attributes":[{{"key":"a","value":{{"intValue":"1"}}}}]}},"scopeLogs":[{{"schemaUrl":"{scope_schema}","scope":{{"name":"{scope}"}},"logRecords":[{{"body":{{"stringValue":"{body}"}}}}]}}]}}]}}"#

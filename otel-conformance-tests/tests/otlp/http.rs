@@ -19,8 +19,8 @@ use crate::receiving::{Receiving, but, log_of, over_http, proto};
 const PROTO: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// Requests that are not as they should be, without the port, each with a word that names it.
-fn wrong() -> Vec<(&'static str, Value)> {
+/// Returns invalid requests without their port, each with a name.
+fn wrong_requests() -> Vec<(&'static str, Value)> {
     let good = over_http(0, Signal::Logs, &proto(&log_of(3)));
     let typed = |content_type: &str| json!({"headers": {"Content-Type": content_type}});
     let garbage = |content_type: &str| but(typed(content_type), json!({"body": "//8gZ2FyYmFnZQ=="}));
@@ -44,31 +44,31 @@ fn wrong() -> Vec<(&'static str, Value)> {
     cases.map(|(name, fields)| (name, but(good.clone(), fields))).to_vec()
 }
 
-/// Status, content type and the code of the error in the body, as Python's protobuf reads it.
+/// Returns status, content type and the error code in the body, as Python's protobuf decodes it.
 fn outline(answer: &Value) -> String {
     let content_type = answer["headers"]["content-type"].as_str().unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default();
     format!("{} {content_type} {}", answer["status"], answer["error"]["code"])
 }
 
-/// What is answered otherwise here than by a Collector, and why.
-const OTHERWISE: [(&str, &str); 1] =
-    [("garbage as json", "its own word of what is wrong is no UTF-8, so that it answers 500")];
+/// Differences from the Collector, with their reasons.
+const DIFFERENCES: [(&str, &str); 1] =
+    [("garbage as json", "its own word of what is wrong_requests is no UTF-8, so that it answers 500")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b07_what_is_wrong_is_answered_as_a_collector_answers_it() {
+async fn b07_wrong_requests_are_answered_as_by_the_collector() {
     let sink = Arc::new(Sink::default());
     let receiving = Receiving::before(&sink).await;
     let Some(collector) = peer(real_collector(&CollectorConfig::default())) else { return };
     let [ours, theirs] = [receiving.http.port(), collector.http.port()].map(|port| {
         let requests: Vec<Value> =
-            wrong().into_iter().map(|(_, request)| but(request, json!({"port": port}))).collect();
+            wrong_requests().into_iter().map(|(_, request)| but(request, json!({"port": port}))).collect();
         block_in_place(|| python_client(&requests))
     });
     let (Some(ours), Some(theirs)) = (peer(ours), peer(theirs)) else { return };
     let mut otherwise = Vec::new();
-    for ((name, _), (ours, theirs)) in wrong().iter().zip(ours.iter().zip(&theirs)) {
-        let is_known = OTHERWISE.iter().any(|(known, _)| known == name);
+    for ((name, _), (ours, theirs)) in wrong_requests().iter().zip(ours.iter().zip(&theirs)) {
+        let is_known = DIFFERENCES.iter().any(|(known, _)| known == name);
         if (outline(ours) != outline(theirs)) != is_known {
             otherwise.push(format!("{name}: here {} there {}: {theirs}", outline(ours), outline(theirs)));
         }
@@ -78,7 +78,7 @@ async fn b07_what_is_wrong_is_answered_as_a_collector_answers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b07_a_refusal_is_a_status_in_the_encoding_of_the_request() {
+async fn b07_refusals_have_the_encoding_of_the_request() {
     for (refused, want) in
         [(Refused::permanent("never"), (500, 13, "never")), (Refused::retryable("full"), (503, 14, "full"))]
     {
@@ -103,10 +103,10 @@ async fn b07_a_refusal_is_a_status_in_the_encoding_of_the_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b09_requests_go_to_the_default_paths_over_a_connection_that_is_kept() {
+async fn b09_requests_use_default_paths_and_one_connection() {
     let Some(server) = peer(python_server()) else { return };
     let http = format!("http://{}", server.http);
-    // Over HTTP/1.1 the next request may come before the connection of the last is put back: then there are two.
+    // Over HTTP/1.1 a request may start before the previous connection is back in the pool: then there are two.
     for (factory, settings, connections) in [
         (&exporters::otlp_grpc::FACTORY, json!({"endpoint": server.grpc.to_string()}), 1..=1),
         (&exporters::otlp_http::FACTORY, json!({"endpoint": http}), 1..=2),

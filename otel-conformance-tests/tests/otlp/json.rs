@@ -1,4 +1,4 @@
-//! B8: OTLP's JSON as JavaScript's SDK writes it, and as a Collector reads it.
+//! B8: OTLP JSON as JavaScript's SDK writes it, and as a Collector reads it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::peer;
 use crate::receiving::{Receiving, but, over_http};
 
 #[test]
-fn b08_javascript_says_the_same_to_us_in_json_and_in_protobuf() {
+fn b08_javascript_sends_equal_json_and_protobuf() {
     let Some((written, _)) = peer(javascript(&[])) else { return };
     for request in written {
         let signal = request.data.signal();
@@ -25,8 +25,7 @@ fn b08_javascript_says_the_same_to_us_in_json_and_in_protobuf() {
     }
 }
 
-/// Log records, points and spans as people and programs write them; whether they are taken is the Collector's
-/// to say.
+/// Log records, points and spans in JSON, valid or not; the Collector determines which are accepted.
 const LOGS: [&str; 14] = [
     r#"{"traceId":"5B8EFFF798038103d269b633813fc60c","spanId":"EEE19B7EC3C1B174"}"#,
     r#"{"traceId":"","spanId":""}"#,
@@ -63,7 +62,7 @@ const SPANS: [&str; 6] = [
     r#"{"startTimeUnixNano":"0x10"}"#,
 ];
 
-/// Requests that hold one item each.
+/// Returns requests with one item each.
 fn texts() -> Vec<(Signal, String)> {
     let wrap = |signal, before: &str, items: &[&str], after: &str| {
         let with = |item: &&str| (signal, format!("{before}{item}{after}"));
@@ -79,14 +78,14 @@ fn texts() -> Vec<(Signal, String)> {
     .concat()
 }
 
-/// What is read otherwise here than by a Collector: a part of the text, and why.
-const OTHERWISE: [(&str, &str); 2] = [
+/// Differences from the Collector: a part of the text, and the reason.
+const DIFFERENCES: [(&str, &str); 2] = [
     ("severity_text", "OTLP's names are in lowerCamelCase alone, which the Collector is not strict about"),
     ("parent_span_id", "the same"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b08_a_collector_takes_the_same_json_for_the_same() {
+async fn b08_json_is_decoded_as_by_the_collector() {
     let sink = Arc::new(Sink::default());
     let receiving = Receiving::before(&sink).await;
     let Some(collector) = peer(real_collector(&CollectorConfig::default())) else { return };
@@ -101,7 +100,7 @@ async fn b08_a_collector_takes_the_same_json_for_the_same() {
     let [ours, theirs] =
         [receiving.http, collector.http].map(|to| block_in_place(|| python_client(&requests(to.port()))));
     let (Some(ours), Some(theirs)) = (peer(ours), peer(theirs)) else { return };
-    // What holds no item is taken by both and goes no further.
+    // Requests without items are accepted by both and not forwarded.
     let is_empty = |(signal, text): &(Signal, String)| {
         pdata::json::decode(*signal, text.as_bytes()).is_ok_and(|data| data.items() == 0)
     };
@@ -117,7 +116,7 @@ async fn b08_a_collector_takes_the_same_json_for_the_same() {
     for (asked, (ours, theirs)) in texts().iter().zip(ours.iter().zip(&theirs)) {
         let (ours, theirs) = (next(asked, ours, &mut here), next(asked, theirs, &mut there));
         let text = &asked.1;
-        let is_known = OTHERWISE.iter().any(|(part, _)| text.contains(part));
+        let is_known = DIFFERENCES.iter().any(|(part, _)| text.contains(part));
         if (ours != theirs) != is_known {
             otherwise.push(format!("{text}\n  here  {ours}\n  there {theirs}"));
         }

@@ -1,4 +1,4 @@
-//! B5 and B6: how large a request may be, before compression and after it, on both ends.
+//! B5 and B6: limits of the size of requests before and after compression, as a receiver and as an exporter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::task::block_in_place;
 use crate::peer;
 use crate::receiving::{Receiving, but, log_of, over_grpc, over_http, proto};
 
-/// gRPC's code for a message over the limit, and HTTP's status.
+/// gRPC's code and HTTP's status of a message above the limit.
 const EXHAUSTED: i64 = 8;
 const TOO_LARGE: i64 = 413;
 
-/// What is asked of whom, and the status that is expected.
+/// A request, and the expected status.
 type Case = (Value, i64);
 
 async fn check(receiving: Receiving, sink: &Sink, cases: Vec<Case>) {
@@ -38,7 +38,7 @@ async fn check(receiving: Receiving, sink: &Sink, cases: Vec<Case>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b05_b06_limits_hold_before_and_after_decompression() {
+async fn b05_b06_limits_apply_before_and_after_decompression() {
     let sink = Arc::new(Sink::default());
     let receiving = Receiving::limited(&sink, 1, 100_000).await;
     let (grpc, http) = (receiving.grpc.port(), receiving.http.port());
@@ -54,7 +54,7 @@ async fn b05_b06_limits_hold_before_and_after_decompression() {
             (packed(grpc(1_049_000)), EXHAUSTED),
         ]);
     }
-    // Some hundred kilobytes that stand for a hundred megabytes, over HTTP in either encoding.
+    // A hundred megabytes, compressed to some hundred kilobytes, over HTTP in either encoding.
     for compress in ["deflate", "gzip"] {
         let bomb = json!({"compress": compress, "pad": 100_000_000});
         let as_json = json!({"headers": {"Content-Type": "application/json"}});
@@ -68,7 +68,7 @@ async fn b05_b06_limits_hold_before_and_after_decompression() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b05_limits_are_the_collectors_where_none_are_set() {
+async fn b05_default_limits_are_those_of_the_collector() {
     const MIB: usize = 1024 * 1024;
     let sink = Arc::new(Sink::default());
     let receiving = Receiving::before(&sink).await;
@@ -85,7 +85,7 @@ async fn b05_limits_are_the_collectors_where_none_are_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b05_what_is_larger_than_otlp_allows_is_not_sent() {
+async fn b05_oversized_requests_are_not_sent() {
     let Some(server) = peer(python_server()) else { return };
     let large = log_of(64 * 1024 * 1024);
     for (factory, settings) in [
@@ -101,7 +101,7 @@ async fn b05_what_is_larger_than_otlp_allows_is_not_sent() {
         let refused = exporter.send(large.clone()).await.unwrap_err();
         assert!(!refused.is_retryable() && refused.to_string().contains("67108864"), "{refused}");
         assert!(server.until(Duration::ZERO).is_none());
-        // It does not stand in the way of what follows.
+        // Later requests are sent.
         exporter.send(log_of(5)).await.unwrap();
         assert_eq!(block_in_place(|| server.next()).data, log_of(5));
         exporter.end().await;

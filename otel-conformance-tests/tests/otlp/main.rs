@@ -37,7 +37,7 @@ mod temporality;
 
 use otel_conformance_tests::Skip;
 
-/// The peer, or none with a word why.
+/// Returns the peer; if it is missing, prints the reason and returns `None`.
 fn peer<T>(found: Result<T, Skip>) -> Option<T> {
     found.map_err(|reason| println!("skipped: {reason}")).ok()
 }

@@ -1,4 +1,4 @@
-//! Our OTLP receiver on free ports of the loopback, before a sink, and requests for it.
+//! A receiver on free ports of the loopback interface with a recording consumer, and requests for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// A receiver that runs.
+/// A running receiver.
 pub struct Receiving {
     pub grpc: SocketAddr,
     pub http: SocketAddr,
@@ -23,12 +23,12 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Before a sink, with the default limits.
+    /// Starts a receiver with the default limits.
     pub async fn before(sink: &Arc<Sink>) -> Self {
         Receiving::limited(sink, 0, 0).await
     }
 
-    /// Before a sink, with limits in MiB of a message and in bytes of a body.
+    /// Starts a receiver with limits of a message in MiB and of a body in bytes.
     pub async fn limited(sink: &Arc<Sink>, message_mib: i64, body_bytes: i64) -> Self {
         let endpoint = "127.0.0.1:0".to_owned();
         let grpc = GrpcConfig {
@@ -56,7 +56,7 @@ impl Receiving {
     }
 }
 
-/// A request for Python's client over HTTP, in protobuf.
+/// Returns a request for Python's client over HTTP with protobuf.
 pub fn over_http(port: u16, signal: Signal, body: &[u8]) -> Value {
     json!({
         "to": "http", "port": port, "path": format!("/v1/{}", signal.name()), "pad": 0, "compress": "",
@@ -75,7 +75,7 @@ pub fn over_grpc(port: u16, signal: Signal, body: &[u8]) -> Value {
     json!({"to": "grpc", "port": port, "path": path, "pad": 0, "compress": "", "body": STANDARD.encode(body)})
 }
 
-/// A value with some fields set otherwise.
+/// Returns a value with some fields replaced.
 pub fn but(mut value: Value, fields: Value) -> Value {
     for (key, field) in fields.as_object().unwrap() {
         value[key] = field.clone();
@@ -89,7 +89,7 @@ pub fn proto(data: &Data) -> Vec<u8> {
     bytes
 }
 
-/// One log record whose body is a text of so many bytes.
+/// Returns one log record with a body of `bytes` bytes.
 pub fn log_of(bytes: usize) -> Data {
     let text = "x".repeat(bytes);
     let json = format!(

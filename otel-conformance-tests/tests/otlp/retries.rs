@@ -1,4 +1,5 @@
-//! B1 and B2: which failures are tried again, and when; ours as Python's server sees it, theirs as we see it.
+//! B1 and B2: which failures are retried, and when: those of Python's server by our exporters, and ours by other
+//! senders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use crate::common::batches_of;
 use crate::peer;
 use crate::receiving::{Receiving, but, log_of};
 
-/// The codes of gRPC after which a request may be sent again, whatever else is said.
-const TRIED_AGAIN: [i64; 6] = [1, 4, 10, 11, 14, 15];
-/// The one that may where the server says when.
+/// gRPC codes after which a request is always retryable.
+const RETRYABLE: [i64; 6] = [1, 4, 10, 11, 14, 15];
+/// The code that is retryable only with a retry delay.
 const RESOURCE_EXHAUSTED: i64 = 8;
 
-/// An exporter that retries at once, and answers when it is done.
+/// Returns an exporter that retries immediately, and returns when it has finished.
 async fn retrying(factory: &ExporterFactory, endpoint: String) -> Exporting {
     let settings = json!({
         "endpoint": endpoint, "tls": {"insecure": true}, "sending_queue": {"enabled": false},
@@ -29,7 +30,7 @@ async fn retrying(factory: &ExporterFactory, endpoint: String) -> Exporting {
     Exporting::by(factory, &settings.to_string()).await
 }
 
-/// Sends a batch for each answer, and checks whether it is retried, and not before the time in the answer.
+/// Sends a batch for each answer; checks whether it is retried, and not before the delay in the answer.
 async fn check(exporter: &Exporting, server: &PythonServer, cases: &[(Value, Option<Duration>)]) {
     for (answer, again) in cases {
         let outcome = exporter.send(log_of(3)).await;
@@ -43,7 +44,7 @@ async fn check(exporter: &Exporting, server: &PythonServer, cases: &[(Value, Opt
     }
 }
 
-/// The answers, and a success behind each that is tried again.
+/// Returns the answers, each retryable one followed by a success.
 fn script(cases: &[(Value, Option<Duration>)]) -> Vec<Value> {
     let with_success = |(answer, again): &(Value, Option<Duration>)| {
         std::iter::once(answer.clone()).chain(again.map(|_| json!({}))).collect::<Vec<_>>()
@@ -53,7 +54,7 @@ fn script(cases: &[(Value, Option<Duration>)]) -> Vec<Value> {
 
 async fn check_grpc(after: Option<Duration>) {
     let case = |code: i64| {
-        let is_again = TRIED_AGAIN.contains(&code) || (code == RESOURCE_EXHAUSTED && after.is_some());
+        let is_again = RETRYABLE.contains(&code) || (code == RESOURCE_EXHAUSTED && after.is_some());
         let delay = after.map_or(json!({}), |after| json!({"after_ms": after.as_millis() as u64}));
         (but(json!({"code": code}), delay), is_again.then_some(after.unwrap_or_default()))
     };
@@ -65,12 +66,12 @@ async fn check_grpc(after: Option<Duration>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b01_only_the_codes_of_the_table_are_tried_again_over_grpc() {
+async fn b01_only_listed_codes_are_retried_over_grpc() {
     check_grpc(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b02_retry_info_is_the_least_that_is_waited_and_makes_an_exhausted_server_worth_a_try() {
+async fn b02_retry_info_is_the_minimum_delay() {
     check_grpc(Some(Duration::from_millis(70))).await;
 }
 
@@ -82,7 +83,7 @@ async fn check_http(cases: Vec<(Value, Option<Duration>)>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b01_only_the_statuses_of_the_table_are_tried_again_over_http() {
+async fn b01_only_listed_statuses_are_retried_over_http() {
     let statuses = [400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 500, 501, 502, 503, 504, 505];
     let case = |status: i64| {
         let is_again = [429, 502, 503, 504].contains(&status);
@@ -92,12 +93,12 @@ async fn b01_only_the_statuses_of_the_table_are_tried_again_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b02_retry_after_is_the_least_that_is_waited_in_seconds_and_as_a_date() {
+async fn b02_retry_after_is_the_minimum_delay() {
     let second = Some(Duration::from_secs(1));
     check_http(vec![
         (json!({"status": 429, "after": 1}), second),
         (json!({"status": 503, "after": 1}), second),
-        // A date has no parts of a second: this one is more than one second away.
+        // A date has whole seconds, so this one is more than one second in the future.
         (json!({"status": 503, "after_date": 2}), second),
         (json!({"status": 503, "after": "soon"}), Some(Duration::ZERO)),
         (json!({"status": 400, "after": 1}), None),
@@ -105,11 +106,11 @@ async fn b02_retry_after_is_the_least_that_is_waited_in_seconds_and_as_a_date() 
     .await;
 }
 
-/// How long our receiver asks senders to wait.
+/// The retry delay of our receiver's refusals.
 const AFTER: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b01_b02_a_collector_tries_again_what_we_refuse_for_now_and_nothing_else() {
+async fn b01_b02_collector_retries_our_retryable_refusals_only() {
     for way in ["otlp_grpc", "otlp_http", "otlp_http json"] {
         let later = Refused::retryable("busy").with_retry_after(AFTER);
         let answers = [Err(Refused::retryable("full")), Err(later), Ok(()), Err(Refused::permanent("never"))];
@@ -141,7 +142,7 @@ async fn b01_b02_a_collector_tries_again_what_we_refuse_for_now_and_nothing_else
     }
 }
 
-/// Settings of an exporter that tries once, and answers what came of it.
+/// Returns the settings of an exporter without retries.
 fn once(to: std::net::SocketAddr) -> String {
     json!({
         "endpoint": to.to_string(), "tls": {"insecure": true}, "timeout": "30s",
@@ -151,10 +152,10 @@ fn once(to: std::net::SocketAddr) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b01_b02_pythons_sdk_tries_again_what_we_refuse_for_now_and_nothing_else() {
+async fn b01_b02_python_sdk_retries_our_retryable_refusals_only() {
     let later = || Err(Refused::retryable("busy").with_retry_after(AFTER));
     let never = || Err(Refused::permanent("never"));
-    // Each of its exporters is refused once, then taken.
+    // Each of its exporters is refused once, then accepted.
     let (ways, rounds) = (5, [(vec![later(), Ok(())], true), (vec![never()], false)]);
     for (answers, is_sent) in rounds {
         let tries = answers.len();
@@ -175,7 +176,7 @@ async fn b01_b02_pythons_sdk_tries_again_what_we_refuse_for_now_and_nothing_else
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b02_other_signals_are_tried_again_as_they_were() {
+async fn b02_other_signals_are_retried_unchanged() {
     for signal in Signal::STABLE {
         let Some(server) = peer(python_server_answering(&[json!({"code": 14}), json!({"code": 14})])) else {
             return;

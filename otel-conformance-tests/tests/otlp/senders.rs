@@ -1,4 +1,4 @@
-//! Other senders to our receiver, and the whole path: a Collector, the real binary, a Collector.
+//! Other senders with our receiver, and the whole path: a Collector, the real binary, a Collector.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ use crate::peer;
 use crate::receiving::Receiving;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_pythons_sdk_sends_by_any_of_its_exporters_arrives_as_it_was() {
+async fn data_of_pythons_exporters_arrives_unchanged() {
     let sink = Arc::new(Sink::default());
     let receiving = Receiving::before(&sink).await;
     let Some(sent) = peer(block_in_place(|| python_sdk(false, receiving.grpc, receiving.http))) else {
@@ -33,7 +33,7 @@ async fn what_pythons_sdk_sends_by_any_of_its_exporters_arrives_as_it_was() {
     receiving.end().await;
 }
 
-/// The binary at work; killed with this value.
+/// The running binary, killed on drop.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -44,7 +44,7 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// Starts it between an OTLP receiver at two addresses and two exporters, and waits until it is ready.
+    /// Starts the binary with an OTLP receiver at two addresses and two exporters, and waits until it is ready.
     fn between(binary: &PathBuf, [grpc, http]: [SocketAddr; 2], behind: &Collector) -> Agent {
         let pipeline = "{receivers: [otlp], processors: [batch], exporters: [otlp_grpc, otlp_http]}";
         let yaml = format!(
@@ -78,7 +78,7 @@ fn free() -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b10_what_passes_a_collector_and_us_and_a_collector_is_what_it_was() {
+async fn b10_data_through_two_collectors_is_unchanged() {
     let Some(binary) = warptap() else { return println!("skipped: warptap is not built beside this test") };
     let Some(behind) = peer(real_collector(&CollectorConfig::default())) else { return };
     let at = [free(), free()];
@@ -92,7 +92,7 @@ async fn b10_what_passes_a_collector_and_us_and_a_collector_is_what_it_was() {
         ("otlp_http/ours", proto.to_string()),
         ("otlp_http/json", text.to_string()),
     ];
-    // Each comes by three ways to us, and by two from us.
+    // Each batch is sent to us in three ways, and by us in two.
     let ways = exporters.len() * 2;
     let Some(front) = peer(real_collector(&CollectorConfig { exporters, ..CollectorConfig::default() }))
     else {

@@ -1,5 +1,5 @@
-//! B11 and B12: what two readers of Python's SDK say of the same instruments, one of all time and one of each
-//! interval. Our deltas of the first are the second, and its deltas add up to the first.
+//! B11 and B12: two readers of Python's SDK read the same instruments, one with cumulative and one with delta
+//! temporality. Our deltas of the former equal the latter, and the sum of the deltas equals the former.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use pdata::Data;
 
 use crate::peer;
 
-/// Of each round: what Python says is cumulative, what Python says are deltas, and ours made of the first.
+/// Returns for each round: Python's cumulative points, Python's deltas, and our deltas of the former.
 async fn rounds() -> Option<Vec<[BTreeMap<String, Points>; 3]>> {
     let theirs = peer(tokio::task::block_in_place(python_temporality))?;
     let cumulative: Vec<Data> = theirs.iter().map(|[cumulative, _]| cumulative.clone()).collect();
@@ -26,7 +26,7 @@ async fn rounds() -> Option<Vec<[BTreeMap<String, Points>; 3]>> {
     Some(theirs.into_iter().zip(ours).map(three).collect())
 }
 
-/// The metrics of a batch.
+/// Returns the metrics of a batch by name.
 fn by_name(data: Data) -> BTreeMap<String, Points> {
     let Data::Metrics(metrics) = data else { panic!("{data:?}") };
     let metrics = metrics.into_inner();
@@ -34,7 +34,7 @@ fn by_name(data: Data) -> BTreeMap<String, Points> {
     all.map(|Metric { name, data, .. }| (name, data.unwrap())).collect()
 }
 
-/// What a difference is, by its series; times are no part of it.
+/// The values of points by series, without times.
 type Parts = BTreeMap<String, String>;
 
 fn key(attributes: &[KeyValue]) -> String {
@@ -43,7 +43,7 @@ fn key(attributes: &[KeyValue]) -> String {
 
 fn number(point: &NumberDataPoint) -> String {
     match point.value {
-        // What is written in tenths is not to fail for a bit of rounding.
+        // Nine decimal places hide rounding errors.
         Some(Value::AsDouble(value)) => format!("{value:.9}"),
         other => format!("{other:?}"),
     }
@@ -61,7 +61,7 @@ fn exponential(point: &ExponentialHistogramDataPoint, scale: i32) -> String {
     format!("{} {:.6} {} {positive:?} {negative:?}", point.count, point.sum.unwrap(), point.zero_count)
 }
 
-/// Counts by index, after so many halvings of the resolution.
+/// Returns the counts by index after halving the resolution `halvings` times.
 fn by_index(buckets: &Option<Buckets>, halvings: i32) -> BTreeMap<i32, u64> {
     let mut counts = BTreeMap::new();
     for (index, count) in buckets.iter().flat_map(|b| (b.offset..).zip(&b.bucket_counts)) {
@@ -72,9 +72,9 @@ fn by_index(buckets: &Option<Buckets>, halvings: i32) -> BTreeMap<i32, u64> {
     counts
 }
 
-/// The values of the points of a metric; exponential ones at the coarser scale of the two.
-fn values(points: &Points, beside: &Points) -> Parts {
-    match (points, beside) {
+/// Returns the values of the points of a metric; exponential ones at the coarser of both scales.
+fn values(points: &Points, other: &Points) -> Parts {
+    match (points, other) {
         (Points::Sum(s), _) => s.data_points.iter().map(|p| (key(&p.attributes), number(p))).collect(),
         (Points::Histogram(h), _) => {
             h.data_points.iter().map(|p| (key(&p.attributes), histogram(p))).collect()
@@ -87,7 +87,7 @@ fn values(points: &Points, beside: &Points) -> Parts {
     }
 }
 
-/// Start and time of every point, by its series.
+/// Returns start and time of every point by series.
 fn times(points: &Points) -> BTreeMap<String, (u64, u64)> {
     macro_rules! of {
         ($points:expr) => {
@@ -114,7 +114,7 @@ fn temporality(points: &Points) -> i32 {
 const CONVERTED: [&str; 4] = ["buckets", "exponential", "part", "whole"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b11_b12_our_deltas_are_those_of_pythons_sdk() {
+async fn b11_b12_deltas_equal_those_of_the_python_sdk() {
     let Some(rounds) = rounds().await else { return };
     for (number, [_, theirs, ours]) in rounds.iter().enumerate() {
         for name in CONVERTED {
@@ -123,7 +123,7 @@ async fn b11_b12_our_deltas_are_those_of_pythons_sdk() {
             assert_eq!(values(ours, theirs), values(theirs, ours), "{name} in round {number}");
         }
     }
-    // What may fall as well as rise is no delta to anyone.
+    // Sums that are not monotonic are not converted by either.
     for [cumulative, theirs, ours] in &rounds {
         assert_eq!(ours["both"], cumulative["both"]);
         assert_eq!(temporality(&theirs["both"]), AggregationTemporality::Cumulative as i32);
@@ -131,7 +131,7 @@ async fn b11_b12_our_deltas_are_those_of_pythons_sdk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b11_a_delta_begins_where_the_one_before_ended_and_the_first_at_the_start() {
+async fn b11_deltas_are_contiguous_from_the_start() {
     let Some(rounds) = rounds().await else { return };
     for name in CONVERTED {
         for (key, (start, time)) in times(&rounds[0][2][name]) {
@@ -147,7 +147,7 @@ async fn b11_a_delta_begins_where_the_one_before_ended_and_the_first_at_the_star
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b12_our_deltas_merged_by_coarsening_are_the_cumulative_histogram() {
+async fn b12_merged_deltas_equal_the_cumulative_histogram() {
     let Some(rounds) = rounds().await else { return };
     let point = |points: &Points| match points {
         Points::ExponentialHistogram(h) => h.data_points[0].clone(),

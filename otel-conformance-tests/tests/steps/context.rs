@@ -1,7 +1,6 @@
-//! An application that publishes its threads' trace contexts finds its slow step in its own trace.
+//! A slow step is in the trace of the application that publishes the trace contexts of its threads.
 //!
-//! The player here carries CUDA's runtime inside itself and publishes one sampled span on each of its threads, through a
-//! variable of its own.
+//! The player contains the CUDA runtime and publishes one sampled span per thread, in a variable of its own.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +13,7 @@ use crate::live::agent::{Agent, Setup, turn};
 use crate::live::binary::binary;
 use crate::live::inbox::{Inbox, ReportedItem};
 
-/// A second of decodes of 4 ms, and one of 400.
+/// One second of decodes of 4 ms, and one of 400.
 const SCRIPT: &str = "\
 stream main
 graph decode main nodes=40
@@ -33,7 +32,7 @@ thread engine
 end
 ";
 
-/// What the player publishes.
+/// The published trace id.
 const TRACE: [u8; 16] = [0x5a; 16];
 const SPAN: [u8; 8] = [0xa5; 8];
 
@@ -50,7 +49,7 @@ fn publisher(binary: &Path, dir: &Path) -> Option<Player> {
     Some(Player::start(command).unwrap())
 }
 
-/// The slow step's span and all spans, where an outlier's span is this to the application's own.
+/// Returns the slow step's span and all spans, for a relation of an outlier's span to that of the application.
 fn outlier(relation: &str) -> Option<(ReportedItem, Vec<ReportedItem>)> {
     let binary = binary()?;
     let (_turn, dir, inbox) = (turn(), tempfile::tempdir().unwrap(), Inbox::open());
@@ -72,7 +71,7 @@ fn outlier(relation: &str) -> Option<(ReportedItem, Vec<ReportedItem>)> {
 }
 
 #[test]
-fn a_slow_step_is_in_the_trace_of_the_span_that_waited_for_it() {
+fn slow_step_is_in_the_trace_of_its_waiting_span() {
     let Some((root, spans)) = outlier("auto") else { return };
     assert_eq!((&root.ids.0[..], &root.ids.2[..]), (&TRACE[..], &SPAN[..]));
     let children: Vec<_> = spans.iter().filter(|s| s.ids.2 == root.ids.1).collect();
@@ -80,7 +79,7 @@ fn a_slow_step_is_in_the_trace_of_the_span_that_waited_for_it() {
 }
 
 #[test]
-fn a_slow_step_has_a_trace_of_its_own_where_that_is_asked_for() {
+fn slow_step_has_its_own_trace_if_configured() {
     let Some((root, _)) = outlier("link") else { return };
     assert!(root.ids.0 != TRACE && root.ids.2.is_empty(), "{root:?}");
 }

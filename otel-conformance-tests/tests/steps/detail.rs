@@ -34,17 +34,17 @@ end
 
 const MS: u64 = 1_000_000;
 const TROUBLE_NS: u64 = 1_500 * MS;
-/// Between collections, and at most between what happens and its being counted in one.
+/// Collection interval, which bounds the delay between an event and its count.
 const COLLECTED_NS: u64 = 100 * MS;
-/// The probe is inside what the player's log stamps.
+/// The probe is inside the interval that the player's log measures.
 const OFF_NS: u64 = MS;
 
-/// A call of the player as the script names it, not a launch: of those no return is seen.
+/// Returns whether a call is timed: the returns of launches are not observed.
 fn is_timed(call: &&CallLine) -> bool {
     probe_abi::row(call.row).is_some_and(probe_abi::Probe::is_timed)
 }
 
-/// The children of a span that are calls, in their order.
+/// Returns the call spans below a span, in order.
 fn calls_of<'a>(spans: &'a [ReportedItem], root: &ReportedItem) -> Vec<&'a ReportedItem> {
     let mut calls: Vec<&ReportedItem> =
         spans.iter().filter(|s| s.name == "gpu.step.call" && s.ids.2 == root.ids.1).collect();
@@ -52,7 +52,7 @@ fn calls_of<'a>(spans: &'a [ReportedItem], root: &ReportedItem) -> Vec<&'a Repor
     calls
 }
 
-/// The player's calls within a step, its closer left out, in their order.
+/// Returns the player's calls within a step except the sync call, in order.
 fn made_in<'a>(log: &'a Log, step: &StepLine) -> Vec<&'a CallLine> {
     let is_within = |c: &&CallLine| c.entry_ns >= step.first_ns && c.exit_ns < step.enter_ns;
     let mut calls: Vec<&CallLine> = log.calls.iter().filter(is_timed).filter(is_within).collect();
@@ -70,7 +70,7 @@ fn assert_same(reported: &ReportedItem, made: &CallLine) {
     assert!(took.abs_diff(made_ns) < 2 * OFF_NS, "{took} ns reported, {made_ns} ns made");
 }
 
-/// The one outlier of a slow step, and its record.
+/// Returns the only outlier of a slow step, and its log record.
 fn outlier(inbox: &Inbox, spans: &[ReportedItem], step: &StepLine) -> (ReportedItem, ReportedItem) {
     let found = outliers_in(spans, step);
     let [span] = found[..] else { panic!("one outlier in the slow step: {found:#?}") };
@@ -82,7 +82,7 @@ fn outlier(inbox: &Inbox, spans: &[ReportedItem], step: &StepLine) -> (ReportedI
     (span.clone(), record)
 }
 
-/// Records delivered of every hit, between two collections that follow each other: from, to, share.
+/// Returns the share of hits that were delivered between successive collections: from, to, share.
 fn shares(inbox: &Inbox) -> Vec<(u64, u64, f64)> {
     let delivered = inbox.history("warptap.probe.calls", "warptap.probe.outcome=delivered");
     let hits: BTreeMap<u64, f64> = inbox.history("warptap.probe.hits", "").into_iter().collect();
@@ -92,9 +92,9 @@ fn shares(inbox: &Inbox) -> Vec<(u64, u64, f64)> {
     pairs.map(|p| (p[0].0, p[1].0, (p[1].1 - p[0].1) / (p[1].2 - p[0].2))).collect()
 }
 
-/// A sampler that never left its degraded state.
+/// Regression test: a sampler never left its degraded state.
 #[test]
-fn trouble_brings_every_call_and_goes_and_the_counts_are_those_of_the_log() {
+fn detail_follows_outliers_and_counts_stay_exact() {
     let Some(binary) = binary() else { return };
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
@@ -141,9 +141,9 @@ fn trouble_brings_every_call_and_goes_and_the_counts_are_those_of_the_log() {
     player.finish().unwrap();
 }
 
-/// Of ten hits eight are delivered in trouble, and two without: the steps themselves.
+/// Checks the share of delivered hits: eight of ten in detail, two otherwise, which are the steps themselves.
 fn goes_up_and_down(inbox: &Inbox, spans: &[ReportedItem], last: &StepLine) {
-    // Noise of the machine is trouble too.
+    // Noise of the machine causes outliers, too.
     let large = |s: &&ReportedItem| s.name == "infer.outlier.2x" || s.name == "infer.outlier.3x";
     let trouble: Vec<(u64, u64)> =
         spans.iter().filter(large).map(|s| (s.end_ns, s.end_ns + TROUBLE_NS)).collect();
@@ -163,11 +163,11 @@ fn goes_up_and_down(inbox: &Inbox, spans: &[ReportedItem], last: &StepLine) {
         }
     }
     println!("collections: {before} before trouble, {inside} in it, {behind} behind it");
-    // Noise may begin trouble early, and leave nothing before it.
+    // Noise may start the detail early, so that no collection precedes it.
     assert!(before + behind >= 3 && inside >= 5 && behind >= 1, "{before} {inside} {behind}: {trouble:?}");
 }
 
-/// Calls and durations by function are those that the player made, however many calls were recorded individually.
+/// Checks that calls and durations by function equal those of the player, however many calls were recorded.
 fn same_counts(inbox: &Inbox, log: &Log, pid: u32) {
     let mut made = BTreeMap::<String, [f64; 2]>::new();
     for call in log.calls.iter().filter(|c| c.row != 0 && c.pid == pid) {

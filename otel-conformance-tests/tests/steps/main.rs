@@ -1,8 +1,7 @@
-//! Steps from end to end: a brake of the GPU, slow calls and the application's own trace, seen by real probes and a stub
-//! driver, judged by the real binary.
+//! Steps end to end: a throttled GPU, slow calls and the application's own trace, with real probes, a stub driver
+//! and the real binary.
 //!
-//! Everything reported is compared with the player's oracle log. Needs root; the reason for a skip is
-//! printed.
+//! All reports are compared with the player's log. Needs root; the reason for a skip is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,15 +20,15 @@ use std::path::Path;
 use live::inbox::ReportedItem;
 use simulator::oracle::{CallLine, Line, StepLine, read};
 
-/// What a player wrote.
+/// The log of a player.
 struct Log {
     calls: Vec<CallLine>,
-    /// Steps with a fault.
+    /// Steps with an injected fault.
     slow: Vec<StepLine>,
 }
 
 impl Log {
-    /// That of the player with this name.
+    /// Reads the log of the player with this name.
     fn read(dir: &Path, name: &str) -> Log {
         let mut log = Log { calls: Vec::new(), slow: Vec::new() };
         for line in read(&dir.join(format!("{name}.oracle"))).unwrap() {
@@ -43,12 +42,12 @@ impl Log {
     }
 }
 
-/// The player's clock, since 1970.
+/// Converts the player's clock to ns since 1970.
 fn unix(ns: u64) -> u64 {
     ns.wrapping_add_signed(capture::offsets().to_unix_ns)
 }
 
-/// The spans of outliers that overlap a step: noise of the machine may make others elsewhere.
+/// Returns the spans of outliers that overlap a step; noise of the machine may cause others.
 fn outliers_in<'a>(spans: &'a [ReportedItem], step: &StepLine) -> Vec<&'a ReportedItem> {
     let (from, to) = (unix(step.first_ns), unix(step.exit_ns));
     let is_meant =

@@ -1,7 +1,8 @@
-//! A GPU brakes in the middle of a step: the outlier says on which GPU, why and for how long; its neighbour's says not.
+//! A GPU is throttled in the middle of a step: the outlier names the GPU, the reason and the duration; that of the
+//! other GPU does not.
 //!
-//! The driver's script runs on a clock of its own, which begins when the driver is opened. A temperature that rises by a
-//! degree a millisecond tells what time it is there.
+//! The driver's script has a clock of its own, which starts when the driver is opened. A temperature that rises by
+//! one degree per millisecond gives the time of that clock.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::live::agent::{Agent, PATIENCE, Setup, player, turn};
 use crate::live::binary::binary;
 use crate::live::inbox::{Inbox, POLL_EVERY, ReportedItem};
 
-/// A second of decodes of 4 ms, one of two seconds, and some more.
+/// One second of decodes of 4 ms, one of two seconds, and some more.
 const SCRIPT: &str = "\
 stream main
 graph decode main nodes=40
@@ -34,14 +35,14 @@ end
 ";
 
 const MS: u64 = 1_000_000;
-/// The driver's time at which the players go, and at which the first GPU begins to brake: about 400 ms into the slow
-/// step, and until the end.
+/// The driver's time at which the players start, and at which the throttling of the first GPU begins: about 400 ms
+/// after the start of the slow step, and until its end.
 const GO_MS: u64 = 1_500;
 const BRAKE_MS: u64 = GO_MS + 1_600;
-/// Between looks at the clocks.
+/// Interval of the clock polls.
 const LOOKS_MS: u64 = 20;
 
-/// Two GPUs with a process each; the first brakes.
+/// Returns a script of two GPUs with one process each, of which the first is throttled.
 fn driver(pids: [u32; 2]) -> String {
     let gpus = (0..2).map(|at| {
         format!(
@@ -72,7 +73,7 @@ fn driver_began(inbox: &Inbox) -> u64 {
     }
 }
 
-/// The slow step of a player, and its outlier's span and record.
+/// Returns the slow step of a player, and the span and log record of its outlier.
 fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, ReportedItem, ReportedItem) {
     let step = Log::read(dir, name).slow.remove(0);
     let spans = inbox.until_spans(|spans| !outliers_in(spans, &step).is_empty());
@@ -83,7 +84,7 @@ fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, ReportedItem, Repor
     (step, span.clone(), record)
 }
 
-/// A published agent laid every GPU's throttling at the door of every process.
+/// Regression test: a published agent attributed the throttling of every GPU to every process.
 #[test]
 fn power_brake_is_attributed_only_to_steps_of_its_gpu() {
     let Some(binary) = binary() else { return };
@@ -121,7 +122,7 @@ fn power_brake_is_attributed_only_to_steps_of_its_gpu() {
         assert_eq!((said.text("hw.id"), said.text("gpu.step.gpu.certainty")), ("GPU-0a", "listed"));
         assert_eq!(said.text("gpu.step.throttle.reasons"), "hw_power_brake");
         assert_eq!(said.text("gpu.step.cause"), "throttle");
-        // As fine as the looks on both ends, and the passes by which the driver's clock is known.
+        // The precision is that of the polls at both ends, and of the driver's start time.
         let reported: f64 = said.number("gpu.step.throttle.duration");
         let off_ms = (reported * 1e3 - braked_ns as f64 / 1e6).abs();
         println!("reported: {:.1} ms, off by {off_ms:.1} ms", reported * 1e3);

@@ -1,5 +1,5 @@
-//! How the decoder hands out what is inside a value: keys of mappings, items of sequences, the two parts
-//! of an optional section, the pieces of a text that stands for a list.
+//! Access to the parts of a value for the decoder: entries of mappings, items of sequences, the two parts of an
+//! optional section, and the parts of a comma-separated list.
 
 use serde::de::value::{BoolDeserializer, BorrowedStrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -8,7 +8,7 @@ use super::decoder::{Decoder, Path};
 use super::failure::Failure;
 use super::{Entry, Node, Reading, headers};
 
-/// The entries of a mapping that no earlier pass failed at.
+/// The entries of a mapping, except those that failed in an earlier pass.
 pub(super) struct Entries<'de, 'p> {
     above: Decoder<'de, 'p>,
     entries: std::vec::IntoIter<&'de Entry>,
@@ -16,13 +16,13 @@ pub(super) struct Entries<'de, 'p> {
 }
 
 impl<'de, 'p> Entries<'de, 'p> {
-    /// All of them, of a mapping that takes any key.
+    /// Returns the entries of a mapping with arbitrary keys.
     pub(super) fn all(above: Decoder<'de, 'p>) -> Self {
         let hidden = |e: &Entry| above.hides_enabled && e.key == ENABLED;
         Self::of(above, above.node.entries().iter().filter(|e| !hidden(e)).collect())
     }
 
-    /// Those that a struct has; the others are problems.
+    /// Returns the entries whose keys the struct has; other keys are problems.
     pub(super) fn of_struct(above: Decoder<'de, 'p>, fields: &'static [&'static str]) -> Self {
         let (known, unknown): (Vec<&Entry>, Vec<&Entry>) =
             above.node.entries().iter().partition(|e| fields.contains(&e.key.as_str()));
@@ -60,7 +60,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     }
 }
 
-/// The items of a sequence that no earlier pass failed at.
+/// The items of a sequence, except those that failed in an earlier pass.
 pub(super) struct Items<'de, 'p> {
     above: Decoder<'de, 'p>,
     items: std::iter::Enumerate<std::slice::Iter<'de, Node>>,
@@ -87,7 +87,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 
 const ENABLED: &str = "enabled";
 
-/// An optional section: whether it is enabled, then what it holds beside that key.
+/// The parts of an optional section: whether it is enabled, and its other keys.
 pub(super) struct Parts<'de, 'p> {
     section: Decoder<'de, 'p>,
     given: usize,
@@ -127,7 +127,7 @@ impl<'de> SeqAccess<'de> for Parts<'de, '_> {
     }
 }
 
-/// What stands between the commas of a text.
+/// The parts of a comma-separated text.
 pub(super) struct Pieces<'de, 'p> {
     whole: Decoder<'de, 'p>,
     rest: Option<&'de str>,
@@ -150,7 +150,7 @@ impl<'de> SeqAccess<'de> for Pieces<'de, '_> {
     }
 }
 
-/// A piece is a text and nothing else: a list of numbers is not written with commas in one text.
+/// A part of a comma-separated text, which can only be decoded as a string.
 struct Piece<'de, 'p> {
     whole: Decoder<'de, 'p>,
     text: &'de str,

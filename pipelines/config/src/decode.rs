@@ -1,8 +1,8 @@
-//! Decoding that tells every problem of a section, although serde stops at the first.
+//! Decoding that reports all problems of a section, although serde stops at the first.
 //!
-//! The one idea: when a value fails, it is noted and skipped as if its key were absent, and the section is
-//! decoded again; each pass skips one value more, so the passes end. A null that its type has no use for is
-//! skipped in the same way, without a note: that is how null keeps the default.
+//! A value that fails is recorded and skipped as if its key were absent, and the section is decoded again. Each
+//! pass skips one more value, so the number of passes is bounded. A null for a type without a null is skipped
+//! without a problem, so that the default is retained.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,12 +16,12 @@ use super::{Entry, Node, Problem, Reading, Seen, nearest};
 
 /// Maximum number of problems that are reported for a section.
 const PROBLEMS_MAX: usize = 100;
-/// As many passes as a section may cost; more than one per problem are needed for nulls alone.
+/// The maximum number of passes for a section. Nulls also need a pass each, so it exceeds the number of problems.
 const PASSES_MAX: usize = 1000;
 
-/// A decoded section.
+/// The result of decoding a section.
 pub(super) struct Outcome<T> {
-    /// The value with the defaults of what failed; none where the section as a whole failed.
+    /// The value, with defaults for what failed; `None` if the section as a whole failed.
     pub(super) value: Option<T>,
     pub(super) problems: Vec<Problem>,
     /// The paths of the values that failed.
@@ -46,7 +46,7 @@ fn decode_by_passes<T: DeserializeOwned>(path: &str, node: &Node, pass: &Pass) -
             Err(failure) => decoder.blame(failure),
         };
         if !pass.skip(failure) {
-            // This failure was recorded, or it is the consequence of one that was.
+            // The failure was recorded before, or is the consequence of one that was.
             return None;
         }
     }
@@ -55,7 +55,7 @@ fn decode_by_passes<T: DeserializeOwned>(path: &str, node: &Node, pass: &Pass) -
     None
 }
 
-/// What is known from the passes so far.
+/// The state that is common to all passes.
 #[derive(Default)]
 pub(super) struct Pass {
     skipped: RefCell<HashSet<*const Node>>,
@@ -66,12 +66,12 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// True where an earlier pass failed at `node`.
+    /// Returns whether an earlier pass failed at `node`.
     pub(super) fn skips(&self, node: &Node) -> bool {
         self.skipped.borrow().contains(&std::ptr::from_ref(node))
     }
 
-    /// Notes the keys of a struct's mapping that the struct does not have, once.
+    /// Records the unknown keys of a struct's mapping, once.
     pub(super) fn unknown_keys(&self, node: &Node, path: &Path<'_>, keys: &[&Entry], known: &[&'static str]) {
         let Some(first) = keys.first() else { return };
         if !self.checked.borrow_mut().insert(node) {
@@ -86,7 +86,7 @@ impl Pass {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Notes a failure and skips its value from now on. False where another pass would not get further.
+    /// Records a failure and skips its value from now on. Returns false if another pass would not help.
     fn skip(&self, failure: Failure) -> bool {
         let Some(place) = failure.into_place() else { return false };
         let fresh = self.skipped.borrow_mut().insert(place.node);
@@ -96,7 +96,7 @@ impl Pass {
         fresh && !place.is_root && problems.len() < PROBLEMS_MAX
     }
 
-    /// Notes how a value was read.
+    /// Records how a value was decoded.
     pub(super) fn note(&self, node: &Node, reading: Reading) {
         self.readings.borrow_mut().note(node, reading);
     }

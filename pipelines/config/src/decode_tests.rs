@@ -1,4 +1,4 @@
-//! What a section decodes to, or the lines it is refused with.
+//! Decoded sections, and the problems of wrong ones.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn decode(json: &str) -> Result<Config, ConfigError> {
     Section::new("exporters::x", &node).decode()
 }
 
-/// What is written decodes to the defaults with `change` made to them.
+/// Checks that a text decodes to the defaults changed by `change`.
 #[track_caller]
 fn check(json: &str, change: impl FnOnce(&mut Config)) {
     let mut want = Config::default();
@@ -89,7 +89,7 @@ fn check(json: &str, change: impl FnOnce(&mut Config)) {
     assert_eq!(decode(json).unwrap(), want, "{json}");
 }
 
-/// What is written is refused with exactly these problems.
+/// Checks the exact problems of a text.
 #[track_caller]
 fn refuse(json: &str, problems: &[&str]) {
     let error = decode(json).unwrap_err().to_string();
@@ -98,7 +98,7 @@ fn refuse(json: &str, problems: &[&str]) {
 }
 
 #[test]
-fn what_is_not_written_keeps_its_default() {
+fn absent_keys_have_their_default() {
     check("{}", |_| {});
     check("null", |_| {});
 }
@@ -120,7 +120,7 @@ fn values_of_the_right_type_replace_the_default() {
 }
 
 #[test]
-fn null_keeps_the_default_of_what_is_no_plain_value() {
+fn null_keeps_the_default_of_lists_maps_and_sections() {
     check(
         r#"{"level": null, "fields": null, "note": null, "headers": null, "labels": null, "queue": {}}"#,
         |_| {},
@@ -130,7 +130,7 @@ fn null_keeps_the_default_of_what_is_no_plain_value() {
 }
 
 #[test]
-fn null_is_the_zero_of_a_plain_value() {
+fn null_is_the_zero_of_a_plain_type() {
     check(r#"{"endpoint": null, "insecure": null, "limit": null, "ratio": null, "timeout": null}"#, |c| {
         c.endpoint.clear();
         c.limit = 0;
@@ -140,13 +140,13 @@ fn null_is_the_zero_of_a_plain_value() {
 }
 
 #[test]
-fn texts_split_into_lists_at_commas() {
+fn comma_separated_texts_are_lists() {
     check(r#"{"fields": "a,b c,"}"#, |c| c.fields = vec!["a".into(), "b c".into(), String::new()]);
     check(r#"{"fields": ""}"#, |c| c.fields.clear());
 }
 
 #[test]
-fn durations_are_texts_with_units_or_whole_nanoseconds() {
+fn durations_are_texts_with_units_or_integers() {
     check(r#"{"timeout": "200ms"}"#, |c| c.timeout = GoDuration::from_millis(200));
     check(r#"{"timeout": 2000000}"#, |c| c.timeout = GoDuration::from_millis(2));
     check(r#"{"timeout": "0"}"#, |c| c.timeout = GoDuration::default());
@@ -257,7 +257,7 @@ fn nulls_are_bounded() {
 }
 
 #[test]
-fn optional_sections_take_enabled_beside_their_own_keys() {
+fn optional_sections_accept_enabled() {
     let queue = |size, consumers| Optional::some(Queue { queue_size: size, num_consumers: consumers });
     check(r#"{"queue": {"queue_size": 5}}"#, |c| c.queue = queue(5, 10));
     check(r#"{"queue": {"enabled": true, "num_consumers": 1}}"#, |c| c.queue = queue(1000, 1));
@@ -273,7 +273,7 @@ fn optional_sections_take_enabled_beside_their_own_keys() {
 }
 
 #[test]
-fn null_switches_an_optional_section_on_unless_it_says_otherwise() {
+fn null_enables_an_optional_section_by_default() {
     check(r#"{"queue": null}"#, |_| {});
     check(r#"{"batch": null}"#, |c| c.batch = Optional::some(Queue::default()));
     check(r#"{"cors": null}"#, |_| {});
@@ -311,7 +311,7 @@ fn header_values_are_not_printed() {
 }
 
 #[test]
-fn an_expanded_scalar_is_its_text_to_strings_and_its_value_to_the_rest() {
+fn expanded_scalars_are_text_for_strings_only() {
     let mut node: Node = serde_json::from_str(r#"{"endpoint": 83, "limit": 83, "note": true}"#).unwrap();
     let crate::Value::Mapping(entries) = &mut node.value else { unreachable!() };
     for (entry, text) in entries.iter_mut().zip(["0123", "0123", "\"0123\""]) {

@@ -1,9 +1,9 @@
-//! A serde deserializer over one node, with the strictness of the Collector's decoder: no type is coerced
-//! into another, and what does not fit is said in that decoder's words.
+//! A serde deserializer of a node, as strict as the Collector's decoder: types are not converted, and messages are
+//! those of that decoder.
 //!
-//! Four leniencies are its own, since Go's has them too: a whole float is an integer, a text is a list of
-//! the parts between its commas, an expanded scalar is its original text to a string, and null is the zero of
-//! a plain type: an empty text, 0, false. Lists, maps, sections and choices keep their default.
+//! There are four exceptions, which Go's decoder has, too: a float without a fraction is an integer, a
+//! comma-separated text is a list, an expanded scalar is its original text for a string field, and null is the zero
+//! value of a plain type: an empty string, 0, false. For lists, maps, sections and choices null keeps the default.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::decode::Pass;
 use super::failure::{Failure, Place};
 use super::{GoDuration, Node, Reading, Value, duration, headers, optional};
 
-/// Where in the tree a decoder stands.
+/// The path of a value in the tree.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'a> {
     /// The section itself.
@@ -38,18 +38,18 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A node about to be decoded.
+/// A node to decode.
 #[derive(Clone, Copy)]
 pub(super) struct Decoder<'de, 'p> {
     pub(super) node: &'de Node,
     pub(super) path: Path<'p>,
     pub(super) pass: &'p Pass,
-    /// True inside an optional section, whose `enabled` is no key of the struct.
+    /// Whether it is an optional section, in which `enabled` is not a key of the struct.
     pub(super) hides_enabled: bool,
 }
 
 impl<'de, 'p> Decoder<'de, 'p> {
-    /// A decoder of the section at `path`.
+    /// Returns a decoder of the section at `path`.
     pub(super) fn root(path: &'p str, node: &'de Node, pass: &'p Pass) -> Self {
         Decoder { node, path: Path::Root(path), pass, hides_enabled: false }
     }
@@ -59,7 +59,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         Decoder { node, path, pass: self.pass, hides_enabled: false }
     }
 
-    /// Says of a failure without a place that it is this value's.
+    /// Attributes a failure without a position to this value.
     pub(super) fn blame(&self, mut failure: Failure) -> Failure {
         if failure.place().is_none() {
             let is_root = matches!(self.path, Path::Root(_));
@@ -69,8 +69,8 @@ impl<'de, 'p> Decoder<'de, 'p> {
         failure
     }
 
-    /// True where the failure needs no word of its own: a null keeps the default, and a field may be absent
-    /// because its value was skipped for a problem that is already reported.
+    /// Returns whether the failure is not reported: a null keeps the default, and a field may be absent because its
+    /// value was skipped for a reported problem.
     fn follows(&self, failure: &Failure) -> bool {
         let written = failure.missing().and_then(|field| self.node.get(field));
         match self.path {
@@ -79,7 +79,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         }
     }
 
-    /// True for the null of a section without a body.
+    /// Returns whether this is the null of a section without a body.
     fn is_empty_root(&self) -> bool {
         matches!(self.path, Path::Root(_)) && self.node.is_null()
     }
@@ -89,7 +89,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         Err(Failure::new(format!("expected type '{expected}', got unconvertible type '{actual}'")))
     }
 
-    /// The text of a string field: null is its zero.
+    /// Returns the text of a string field; null is empty.
     fn text_or_zero(&self) -> Result<&'de str, Failure> {
         match (&self.node.value, &self.node.text) {
             (Value::Null, None) => {
@@ -114,7 +114,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         self.pass.note(self.node, reading);
     }
 
-    /// Notes a duration, where it is one.
+    /// Records the value of a duration.
     fn note_duration(&self) {
         let duration = match &self.node.value {
             Value::String(text) => GoDuration::parse(text).ok(),
@@ -128,8 +128,8 @@ impl<'de, 'p> Decoder<'de, 'p> {
         }
     }
 
-    /// True for a null that came out of an expansion, such as an unset variable. Unlike one that was written,
-    /// it does not keep the default of a list or a map: it is an empty one.
+    /// Returns whether this is a null from an expansion, such as an unset variable. Unlike a literal null it does
+    /// not keep the default of a list or a map; it is empty.
     fn is_empty(&self) -> bool {
         self.node.is_null() && self.node.text.is_some()
     }
@@ -179,7 +179,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 }
 
-/// Quoted and YAML 1.1 booleans are texts here; says what to write instead.
+/// Suggests a bool for a text that is a bool in YAML 1.1, or a quoted one.
 fn hint_bool(failure: Failure, text: &str) -> Failure {
     let meant = match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" | "1" => "true",
@@ -382,7 +382,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     }
 }
 
-/// A float as whole nanoseconds, of which Go's durations hold some 292 years.
+/// Converts a float to whole nanoseconds, up to Go's limit of 292 years.
 fn whole(nanos: f64) -> Option<u64> {
     let is_whole = nanos.fract() == 0.0 && (0.0..9.2e18).contains(&nanos);
     is_whole.then_some(nanos as u64)

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1h30m`, `200ms`, `0`; a bare whole number counts nanoseconds.
+//! Durations in Go's format, such as `1h30m`, `200ms`, `0`; an integer without a unit is in nanoseconds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// A duration of a config file, zero or more.
+/// A duration of a configuration, zero or more.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct GoDuration(pub Duration);
 
-/// Why a text is no duration, in Go's words where Go has them.
+/// The reason why a text is not a duration, in Go's words if Go has the case.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DurationError {
-    /// Not numbers with units.
+    /// The text is not a sequence of numbers with units.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number other than 0 without a unit.
+    /// A number other than 0 has no unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit that does not exist.
+    /// The unit does not exist.
     #[error("time: unknown unit {1:?} in duration {0:?}")]
     UnknownUnit(String, String),
-    /// Less than zero: no key here has a meaning for that.
+    /// The duration is negative, which is not valid for any key.
     #[error("duration {0:?} is negative: expected zero or more")]
     Negative(String),
 }
 
-/// Units and their nanoseconds. Both code points that look like a micro sign are in use.
+/// Units and their nanoseconds. There are two code points for the micro sign.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -40,14 +40,14 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The longest duration that Go can say, about 292 years.
+/// The longest duration of Go, about 292 years.
 const NANOS_MAX: u128 = i64::MAX as u128;
 
 impl GoDuration {
-    /// The type in words, as the documentation of keys has it.
+    /// The name of the type in the documentation of keys.
     pub(crate) const KIND: &'static str = "duration";
 
-    /// Reads a duration from its text.
+    /// Parses a duration.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let nanos = if unsigned == "0" { 0 } else { sum_of_parts(text, unsigned)? };
@@ -57,12 +57,12 @@ impl GoDuration {
         Self::from_nanos(nanos).ok_or_else(|| DurationError::Invalid(text.to_owned()))
     }
 
-    /// A duration from seconds.
+    /// Returns a duration of seconds.
     pub const fn from_secs(secs: u64) -> Self {
         GoDuration(Duration::from_secs(secs))
     }
 
-    /// A duration from milliseconds.
+    /// Returns a duration of milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         GoDuration(Duration::from_millis(millis))
     }
@@ -72,7 +72,7 @@ impl GoDuration {
     }
 }
 
-/// Adds up parts such as `1h`, `30m` and `1.5s`, in nanoseconds.
+/// Returns the sum of parts such as `1h`, `30m` and `1.5s`, in nanoseconds.
 fn sum_of_parts(whole: &str, unsigned: &str) -> Result<u128, DurationError> {
     let mut rest = unsigned;
     let mut nanos = 0;
@@ -87,7 +87,7 @@ fn sum_of_parts(whole: &str, unsigned: &str) -> Result<u128, DurationError> {
     Ok(nanos)
 }
 
-/// The nanoseconds of the first number and unit of `rest`, and what follows them.
+/// Returns the nanoseconds of the first number and unit of `rest`, and the text after them.
 fn next_part<'a>(whole: &str, rest: &'a str) -> Result<(u128, &'a str), DurationError> {
     let invalid = || DurationError::Invalid(whole.to_owned());
     let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -108,7 +108,7 @@ fn next_part<'a>(whole: &str, rest: &'a str) -> Result<(u128, &'a str), Duration
     Ok((u128::from(int) * u128::from(*scale) + fraction_nanos(fraction, *scale), rest))
 }
 
-/// The nanoseconds of the digits after a point; digits beyond the eighteenth cannot matter.
+/// Returns the nanoseconds of the digits after a point; digits after the eighteenth have no effect.
 fn fraction_nanos(digits: &str, scale: u64) -> u128 {
     let digits = &digits[..digits.len().min(18)];
     let value: u128 = digits.parse().unwrap_or(0);
@@ -116,13 +116,13 @@ fn fraction_nanos(digits: &str, scale: u64) -> u128 {
 }
 
 impl GoDuration {
-    /// In nanoseconds; what is longer than 584 years counts as that.
+    /// Returns nanoseconds, limited to the range of `u64` (584 years).
     pub fn nanoseconds(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// As Go prints it: `1h30m0s`, `1.5s`, `200ms`, `0s`.
+/// Writes the duration as Go does: `1h30m0s`, `1.5s`, `200ms`, `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
@@ -144,7 +144,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `value / unit` with as many decimals as it has; `unit` is a power of ten.
+/// Returns `value / unit` in decimal notation; `unit` is a power of ten.
 fn decimal(value: u128, unit: u128) -> String {
     let width = unit.ilog10() as usize;
     let text = format!("{}.{:0width$}", value / unit, value % unit);
@@ -177,7 +177,7 @@ impl<'de> Deserialize<'de> for GoDuration {
     }
 }
 
-/// The newtype name by which the decoder of this crate knows a duration.
+/// The newtype name by which this crate's decoder recognizes a duration.
 pub(super) const MARK: &str = "$duration";
 
 struct DurationVisitor;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("+0", 0),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_print_as_go_prints_them() {
+    fn durations_are_printed_as_in_go() {
         for (nanos, want) in [
             (0, "0s"),
             (7, "7ns"),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_why() {
+    fn invalid_durations_are_errors() {
         for (text, want) in [
             ("", r#"time: invalid duration """#),
             ("s", r#"time: invalid duration "s""#),

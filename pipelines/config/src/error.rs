@@ -1,30 +1,30 @@
-//! What is wrong with a configuration: a list of problems, each with its position, reported together.
+//! Errors of a configuration: a list of problems, each with its position, which are reported together.
 
 use std::fmt;
 
 use super::Position;
 
-/// One thing that is wrong.
+/// A problem in a configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
-    /// Where it was written.
+    /// The position of the wrong value.
     pub position: Position,
-    /// The config path, such as `exporters::otlp_grpc::endpoint`; empty for the file as a whole.
+    /// The path in the configuration, such as `exporters::otlp_grpc::endpoint`; empty for the file as a whole.
     pub path: String,
-    /// What is wrong and what was expected.
+    /// The problem, and what was expected.
     pub message: String,
-    /// Valid words near the wrong ones, if any: what the writer may have meant.
+    /// Valid words similar to the wrong ones, as suggestions.
     pub nearest: Vec<String>,
 }
 
 impl Problem {
-    /// A problem without a suggestion.
+    /// Creates a problem without a suggestion.
     pub fn new(position: Position, path: impl Into<String>, message: impl Into<String>) -> Self {
         Problem { position, path: path.into(), message: message.into(), nearest: Vec::new() }
     }
 }
 
-/// One line: `file:line:column: path: message (did you mean "word"?)`.
+/// Writes one line: `file:line:column: path: message (did you mean "word"?)`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.position)?;
@@ -42,30 +42,30 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong, in the order of the file where that is known. Prints one line per problem.
+/// All problems of a configuration, in the order of the file if known. Displays one line per problem.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
 }
 
 impl ConfigError {
-    /// All problems, at least one.
+    /// Returns the problems, at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// `Ok` where nothing is wrong.
+    /// Returns an error if there are problems.
     pub fn unless_empty(problems: Vec<Problem>) -> Result<(), ConfigError> {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::from(problems)) }
     }
 
-    /// The problems, to be joined with others.
+    /// Returns the problems by value.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 }
 
-/// An empty list makes an error that says nothing; [`ConfigError::unless_empty`] knows better.
+/// Creates an error of at least one problem; use [`ConfigError::unless_empty`] for a list that may be empty.
 impl From<Vec<Problem>> for ConfigError {
     fn from(mut problems: Vec<Problem>) -> Self {
         let place = |p: &Problem| (p.position.source.clone(), p.position.line, p.position.column);

@@ -1,4 +1,4 @@
-//! The error that travels through serde: what is wrong with one value, and, once known, which value.
+//! The error type of the decoder: a problem with one value, and, once known, the value.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de::Error;
 use super::decoder::Path;
 use super::{Node, Problem, nearest};
 
-/// Why a value was not decoded. Boxed, since every step of a decoder returns one.
+/// The reason why a value was not decoded. Boxed, because every step of a decoder returns one.
 #[derive(Debug)]
 pub(super) struct Failure(Box<Detail>);
 
@@ -19,14 +19,14 @@ struct Detail {
     place: Option<Place>,
 }
 
-/// The value that a failure is about.
+/// The value that failed.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Its identity for as long as the tree is borrowed.
+    /// The address of its node, valid while the tree is borrowed.
     pub(super) node: *const Node,
-    /// True for the section itself.
+    /// Whether it is the section itself.
     pub(super) is_root: bool,
-    /// None where there is nothing to tell: a null, or what follows from an earlier problem.
+    /// The problem; `None` if there is nothing to report, as for a null or a consequence of an earlier problem.
     pub(super) problem: Option<Problem>,
 }
 
@@ -35,17 +35,17 @@ impl Failure {
         Failure(Box::new(Detail { message: message.into(), nearest: None, missing: None, place: None }))
     }
 
-    /// The field that is absent, where that is the failure.
+    /// Returns the absent field, if that is the failure.
     pub(super) fn missing(&self) -> Option<&'static str> {
         self.0.missing
     }
 
-    /// What failed; not known yet where the error comes out of a visitor.
+    /// Returns the value that failed; `None` until it is known, as for errors of a visitor.
     pub(super) fn place(&self) -> Option<&Place> {
         self.0.place.as_ref()
     }
 
-    /// What failed.
+    /// Returns the value that failed.
     pub(super) fn into_place(self) -> Option<Place> {
         self.0.place
     }
@@ -54,7 +54,7 @@ impl Failure {
         self.0.place = Some(place);
     }
 
-    /// What there is to tell of it, if it is about `node`.
+    /// Returns the problem, attributed to `node` unless the value is known.
     pub(super) fn problem(&self, node: &Node, path: &Path<'_>) -> Problem {
         let mut problem = Problem::new(node.position.clone(), path.to_string(), self.0.message.clone());
         problem.nearest.extend(self.0.nearest.clone());

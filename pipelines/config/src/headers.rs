@@ -1,21 +1,21 @@
-//! Headers, as a map or as a list of `{name, value}`, and texts that must not be printed.
+//! Headers, as a map or as a list of `{name, value}`, and secrets.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A text that stays out of logs and printed configurations.
+/// A string that is not printed in logs and configurations.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text.
+    /// Wraps a string.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(text.into())
     }
 
-    /// The text itself.
+    /// Returns the string.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -27,7 +27,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The newtype name by which the decoder of this crate knows a secret.
+/// The newtype name by which this crate's decoder recognizes a secret.
 pub(super) const SECRET_MARK: &str = "$secret";
 
 impl<'de> Deserialize<'de> for Secret {

@@ -60,12 +60,12 @@ pub trait Keys: Default + Setting {
     fn set<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error>;
 }
 
-/// The key table of a section with its own defaults.
+/// Returns the key table of a section with its own defaults.
 pub fn keys<T: Keys>() -> Vec<Key> {
     Keys::keys(&T::default())
 }
 
-/// The range of durations longer than zero.
+/// The range of positive durations.
 pub const POSITIVE: (Bound<GoDuration>, Bound<GoDuration>) =
     (Bound::Excluded(GoDuration::from_secs(0)), Bound::Unbounded);
 
@@ -105,12 +105,12 @@ pub fn key_path(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}::{key}") }
 }
 
-/// The name of a field as a key: without the `r#` of a Rust keyword.
+/// Returns the key of a field, without the `r#` of a Rust keyword.
 pub fn key_name(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }
 
-/// The rows of a shared section, of which those that `table` names are without effect.
+/// Returns the rows of a shared section; the keys in `table` are without effect.
 pub fn shared(mut keys: Vec<Key>, table: &[(&str, &'static str)]) -> Vec<Key> {
     for key in &mut keys {
         let row = table.iter().find(|(name, _)| *name == key.name);
@@ -146,13 +146,13 @@ impl<'de, T: Keys> Visitor<'de> for SectionVisitor<T> {
 
 /// A value of a type with few, named values, declared by [`choice!`](crate::choice!).
 pub trait Choice: Copy + 'static {
-    /// Every name with its value; the canonical name of a value comes before its other spellings.
+    /// All names and their values; the canonical name of a value precedes its other spellings.
     const NAMES: &'static [(&'static str, Self)];
     /// The canonical names.
     const CANONICAL: &'static [&'static str];
 }
 
-/// Decodes the name of a value, or reports the canonical names.
+/// Decodes the name of a value; the error lists the canonical names.
 pub fn choose<'de, T: Choice, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_enum("choice", T::CANONICAL, ChoiceVisitor(PhantomData))
 }
@@ -301,7 +301,7 @@ macro_rules! section {
     )*};
 }
 
-/// The expression, or the default of its type without one.
+/// Expands to the expression, or to the default of its type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_default {
@@ -313,7 +313,7 @@ macro_rules! or_default {
     };
 }
 
-/// The expression, or the range of all values without one.
+/// Expands to the expression, or to the range of all values.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_unbounded {
@@ -378,7 +378,7 @@ macro_rules! choice {
     )*};
 }
 
-/// The canonical names of a choice, in words.
+/// Returns the canonical names of a choice as a text.
 pub fn choices<T: Choice>() -> String {
     let names: Vec<String> = T::CANONICAL.iter().map(|name| format!("{name:?}")).collect();
     match names.as_slice() {

@@ -1,4 +1,4 @@
-//! Ranges of keys: in the key table, and in the problems of a section.
+//! Ranges of keys in the key table, and as problems of a section.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,11 @@
-//! Configuration as components see it: a section of a positioned tree, decoded strictly into a type.
+//! Configuration for components: a section of a tree with positions, decoded strictly to a type.
 //!
-//! A decoding error names the file, line, column and config path of the wrong value, and all problems of a
-//! section are reported together. The rules are the OpenTelemetry Collector's: types are not coerced,
-//! unknown keys are errors, and null keeps the default of lists, maps and sections. The format of the tree
-//! and the merging of several sources into it are left to the binary.
+//! A problem has the file, line, column and path of the wrong value, and all problems of a section are reported
+//! together. The rules are those of the OpenTelemetry Collector: types are not converted, unknown keys are errors,
+//! and null keeps the default of lists, maps and sections. The binary parses the tree and merges its sources.
 //!
-//! A component declares its keys with [`section!`], reads them by [`Section::read`], which returns a value even
-//! where keys are wrong, and adds its own findings to the [`Problems`] that come with it.
+//! A component declares its keys with [`section!`], decodes them with [`Section::read`], which returns a value even
+//! if keys are wrong, and adds its own problems to the returned [`Problems`].
 
 mod access;
 mod decode;

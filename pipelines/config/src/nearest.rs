@@ -1,7 +1,7 @@
-//! The valid word nearest to a misspelt one.
+//! Suggestion of a valid word for a misspelled one.
 
-/// The candidate that takes the fewest single-letter edits (a swap of neighbours counts as one) from `word`,
-/// if that is few enough to be a slip: a third of its letters, at least one.
+/// Returns the candidate with the smallest edit distance to `word` (a transposition counts as one edit), if the
+/// distance is at most a third of its letters, and at least one.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let limit = (word.chars().count() / 3).max(1);
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_a_slip_away_or_there_is_none() {
+    fn nearest_word_is_within_a_third_of_its_letters() {
         for (word, want) in [
             ("endpont", Some("endpoint")),
             ("Endpoint", Some("endpoint")),

@@ -1,6 +1,6 @@
-//! The tree that a configuration is read into: plain values, each with the place it was written at.
+//! The tree of a configuration: plain values with their positions.
 //!
-//! Mappings keep the order of the file, so that problems are reported in reading order.
+//! Mappings have the order of the file, so that problems are reported in that order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Where something was written.
+/// The position of a value in its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Position {
-    /// The file, or the name of another source such as `env:NAME`.
+    /// The file, or another source such as `env:NAME`.
     pub source: Arc<str>,
-    /// Line, from 1; 0 where the source has no lines.
+    /// Line, from 1; 0 if the source has no lines.
     pub line: u32,
-    /// Column in characters, from 1; 0 where the source has no lines.
+    /// Column in characters, from 1; 0 if the source has no lines.
     pub column: u32,
 }
 
 impl Position {
-    /// A place that is nowhere: for trees that were not read from a text.
+    /// Returns the position of values that were not read from a text.
     pub fn unknown() -> Self {
         Position { source: Arc::from(""), line: 0, column: 0 }
     }
@@ -36,60 +36,60 @@ impl fmt::Display for Position {
     }
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// The text it had before it was read as a value, where it came in through an expansion such as
-    /// `${env:NAME}`: a string field takes this text, every other type takes the value.
+    /// The original text of a value that was expanded from a reference such as `${env:NAME}`: string fields use the
+    /// text, other types the value.
     pub text: Option<String>,
-    /// Where it begins.
+    /// The position of its first character.
     pub position: Position,
 }
 
 /// A value of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing: the zero of a plain value; keeps the default of anything else.
+    /// The zero of a plain type; other types keep their default.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number, wide enough for both of Go's 64-bit integers.
+    /// An integer, wide enough for both of Go's 64-bit types.
     Int(i128),
-    /// A number with a fraction, an infinity or not a number.
+    /// A number with a fraction, an infinity, or not a number.
     Float(f64),
-    /// A text.
+    /// A string.
     String(String),
-    /// A list.
+    /// A list of values.
     Sequence(Vec<Node>),
-    /// Keys and values, in the order of the file, each key once.
+    /// Keys and values in the order of the file, without duplicates.
     Mapping(Vec<Entry>),
 }
 
-/// One key of a mapping and its value.
+/// A key of a mapping, and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key.
+    /// The text of the key.
     pub key: String,
-    /// Where the key was written.
+    /// The position of the key.
     pub position: Position,
-    /// The value.
+    /// The value of the key.
     pub value: Node,
 }
 
 impl Node {
-    /// A node that was written as it is.
+    /// Creates a node without an original text.
     pub fn new(value: Value, position: Position) -> Self {
         Node { value, text: None, position }
     }
 
-    /// The value of `key`, where this is a mapping that has it.
+    /// Returns the value of `key`, if this is a mapping with that key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|e| e.key == key).map(|e| &e.value)
     }
 
-    /// The keys and values of a mapping; none of anything else.
+    /// Returns the entries of a mapping; none for other values.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Mapping(entries) => entries,
@@ -97,12 +97,12 @@ impl Node {
         }
     }
 
-    /// True for [`Value::Null`].
+    /// Returns whether the value is [`Value::Null`].
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
-    /// True where the other one holds the same, wherever both were written, and in whatever order its keys are.
+    /// Returns whether the values are equal, regardless of their positions and the order of keys.
     pub fn is_same(&self, other: &Node) -> bool {
         self.text == other.text
             && match (&self.value, &other.value) {
@@ -117,7 +117,7 @@ impl Node {
             }
     }
 
-    /// True where one of the texts in it is `text`.
+    /// Returns whether one of its strings is `text`.
     pub fn mentions(&self, text: &str) -> bool {
         match &self.value {
             Value::String(own) => own == text,
@@ -129,7 +129,7 @@ impl Node {
 }
 
 impl Value {
-    /// What Go's decoder calls a value like this.
+    /// Returns the name of the value's type in messages of Go's decoder.
     pub fn go_type(&self) -> &'static str {
         match self {
             Value::Null => "nil",
@@ -143,7 +143,7 @@ impl Value {
     }
 }
 
-/// Reads a tree from any self-describing format; places are then unknown. For tests and for defaults.
+/// Deserializes a tree without positions from any self-describing format, for tests and defaults.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ValueVisitor).map(|value| Node::new(value, Position::unknown()))

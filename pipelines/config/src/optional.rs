@@ -1,7 +1,7 @@
-//! Sections that can be switched off: `sending_queue`, `protocols::grpc`, `tls`.
+//! Optional sections, such as `sending_queue`, `protocols::grpc`, `tls`.
 //!
-//! Inside such a section the key `enabled` is accepted beside its own, as a real bool. What its absence
-//! means is the default of the enclosing config type; what a bare `key:` means is said by the type.
+//! Such a section accepts the key `enabled`, a bool, in addition to its own. The enclosing type determines whether
+//! an absent section is enabled, and the type parameter whether `key:` without a value enables it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,25 +9,25 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
 
-/// A section that may be there. `Optional::default()` is none; an enclosing type whose section is on
-/// unless switched off begins with `Optional::some(T::default())`.
+/// A section that may be disabled. `Optional::default()` is disabled; `Optional::some(T::default())` is the default
+/// of a section that is enabled unless disabled.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Optional<T, N = NullIsDefault> {
     section: Option<T>,
     null: PhantomData<N>,
 }
 
-/// `key:` with nothing behind it switches the section on with its defaults. What most sections do.
+/// `key:` without a value enables the section with its defaults, as for most sections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NullIsDefault {}
 
-/// `key:` with nothing behind it leaves the section off.
+/// `key:` without a value leaves the section disabled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NullIsNone {}
 
-/// What a null means to an [`Optional`].
+/// The meaning of null for an [`Optional`].
 pub trait Null: sealed::Sealed {
-    /// True where a null switches the section on.
+    /// Whether a null enables the section.
     const IS_DEFAULT: bool;
 }
 
@@ -46,27 +46,27 @@ mod sealed {
 }
 
 impl<T, N> Optional<T, N> {
-    /// A section that is off.
+    /// Returns a disabled section.
     pub const fn none() -> Self {
         Optional { section: None, null: PhantomData }
     }
 
-    /// A section that is on.
+    /// Returns an enabled section.
     pub const fn some(section: T) -> Self {
         Optional { section: Some(section), null: PhantomData }
     }
 
-    /// The section, where it is on.
+    /// Returns the section, if enabled.
     pub fn get(&self) -> Option<&T> {
         self.section.as_ref()
     }
 
-    /// The section, where it is on.
+    /// Returns the section by value, if enabled.
     pub fn into_inner(self) -> Option<T> {
         self.section
     }
 
-    /// True where it is on.
+    /// Returns whether the section is enabled.
     pub fn is_some(&self) -> bool {
         self.section.is_some()
     }
@@ -78,8 +78,8 @@ impl<T, N> Default for Optional<T, N> {
     }
 }
 
-/// The newtype name by which the decoder of this crate knows an optional section. It then answers with a
-/// sequence: whether the section is enabled, and, unless it is null, the section without that key.
+/// The newtype name by which this crate's decoder recognizes an optional section. The decoder returns a sequence:
+/// whether the section is enabled, and, unless it is null, the section without that key.
 pub(super) const MARK: &str = "$optional section";
 
 impl<'de, T, N> Deserialize<'de> for Optional<T, N>

@@ -1,4 +1,4 @@
-//! A part of the tree that belongs to one component, and the problems a component finds in it.
+//! The section of one component, and its problems.
 
 use serde::de::DeserializeOwned;
 
@@ -13,7 +13,7 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The section at `path`.
+    /// Creates a section from its path and node.
     pub fn new(path: &'a str, node: &'a Node) -> Self {
         Section { path, node, seen: None }
     }
@@ -23,26 +23,25 @@ impl<'a> Section<'a> {
         Section { seen: Some(seen), ..self }
     }
 
-    /// The path of the section itself.
+    /// Returns the path of the section.
     pub fn path(&self) -> &'a str {
         self.path
     }
 
-    /// The tree of the section.
+    /// Returns the tree of the section.
     pub fn node(&self) -> &'a Node {
         self.node
     }
 
-    /// Reads the section into `T`, or reports all that does not fit. A null section is `T` of an empty mapping.
+    /// Decodes the section, or returns all problems. A null section is decoded as an empty mapping.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         let outcome = decode::decode(self.path, self.node, self.seen);
         ConfigError::unless_empty(outcome.problems)?;
         outcome.value.ok_or_else(|| self.problem("", "cannot be decoded").into())
     }
 
-    /// Reads the section into `T` with the defaults of what does not fit, and returns the problems found so far,
-    /// values out of range included, to which a component adds those of its own checks. Warns of keys that were written
-    /// without effect.
+    /// Decodes the section with defaults for wrong values; returns the problems found so far, values out of range
+    /// included, to which a component adds those of its own checks. Warns of configured keys without effect.
     pub fn read<T: Decoded>(&self) -> (T, Problems<'a>) {
         let outcome = decode::decode(self.path, self.node, self.seen);
         unused::warn(self, &keys::<T>());
@@ -52,7 +51,7 @@ impl<'a> Section<'a> {
         (value, problems)
     }
 
-    /// A problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
+    /// Returns a problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
     pub fn problem(&self, key_path: &str, message: impl Into<String>) -> Problem {
         let path = match key_path {
             "" => self.path.to_owned(),
@@ -61,20 +60,21 @@ impl<'a> Section<'a> {
         Problem::new(self.position(key_path), path, message)
     }
 
-    /// Notes what is odd with the value at `key_path`, and no error: a key without effect, a deprecated one. It is
-    /// logged once the log has been started.
+    /// Records a warning about the value at `key_path`, such as a deprecated key or one without effect. It is
+    /// logged once logging has started.
     pub fn warn(&self, key_path: &str, message: impl Into<String>) {
         if let Some(seen) = self.seen {
             seen.warn(self.problem(key_path, message));
         }
     }
 
-    /// A list to add findings to, of a component that validates what it decoded.
+    /// Returns an empty list of problems, for a component that validates what it decoded.
     pub fn problems(&self) -> Problems<'a> {
         Problems { section: *self, found: Vec::new(), failed: Vec::new() }
     }
 
-    /// Where `key_path` (keys joined by `::`, items as `[0]`) was written, or its nearest ancestor that was.
+    /// Returns the position of `key_path` (keys joined by `::`, items as `[0]`), or of its nearest existing
+    /// ancestor.
     fn position(&self, key_path: &str) -> Position {
         let steps = key_path.split("::").flat_map(|key| key.split_inclusive('['));
         let steps = steps.map(|step| step.trim_end_matches('[')).filter(|step| !step.is_empty());
@@ -89,14 +89,14 @@ impl<'a> Section<'a> {
     }
 }
 
-/// True where `path` is `above` or a path below it.
+/// Returns whether `path` is `above` or below it.
 fn is_within(path: &str, above: &str) -> bool {
     let rest = path.strip_prefix(above);
     above.is_empty()
         || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('['))
 }
 
-/// The value of a key, or of an item where `step` is the rest of `[0]`.
+/// Returns the value of a key, or of an item if `step` is the rest of `[0]`.
 fn below<'a>(node: &'a Node, step: &str) -> Option<&'a Node> {
     match (&node.value, step.strip_suffix(']')) {
         (Value::Sequence(items), Some(index)) => items.get(index.parse::<usize>().ok()?),
@@ -104,18 +104,18 @@ fn below<'a>(node: &'a Node, step: &str) -> Option<&'a Node> {
     }
 }
 
-/// The problems of a section: those of decoding, then those of a component's own checks.
+/// The problems of a section: those of decoding and those of a component's own checks.
 #[derive(Debug)]
 pub struct Problems<'a> {
     section: Section<'a>,
     found: Vec<Problem>,
-    /// The paths of values that were not decoded, so that a default is checked in their place.
+    /// The paths of values that were not decoded, whose defaults are checked instead.
     failed: Vec<String>,
 }
 
 impl Problems<'_> {
-    /// Adds a problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
-    /// A problem that may be the consequence of a value that was not decoded is left out.
+    /// Adds a problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section. A
+    /// problem that may be the consequence of a value that was not decoded is ignored.
     pub fn add(&mut self, key_path: &str, message: impl Into<String>) {
         let problem = self.section.problem(key_path, message);
         let is_consequence =
@@ -125,7 +125,7 @@ impl Problems<'_> {
         }
     }
 
-    /// The value, or none where it is an error, which is added as a problem with the value at `key_path`.
+    /// Returns the value of a result; an error is added as a problem with the value at `key_path`.
     pub fn take<T, E: ToString>(&mut self, key_path: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.add(key_path, error.to_string())).ok()
     }
@@ -137,7 +137,7 @@ impl Problems<'_> {
         }
     }
 
-    /// `Ok` if there are none.
+    /// Returns an error if there are problems.
     pub fn finish(self) -> Result<(), ConfigError> {
         ConfigError::unless_empty(self.found)
     }

@@ -1,9 +1,8 @@
-//! What was noted while a tree was decoded: how its values were read, which a printed configuration shows, and what
-//! components find odd but not wrong.
+//! Records of decoding: how each value of a tree was decoded, which determines its printed form, and the warnings
+//! of components.
 //!
-//! The one idea: the type that a component decodes a value into knows whether it is a secret, a text or a
-//! duration; so it is noted there, and no list of secret keys is kept anywhere. A value that no component read is
-//! unknown to a `Seen`, and is printed as a secret.
+//! Whether a value is a secret, a text or a duration is known from the type to which a component decodes it, and is
+//! recorded then, so there is no list of secret keys. A value that no component decoded is printed as a secret.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,26 +10,26 @@ use std::time::Duration;
 
 use super::{Node, Problem};
 
-/// How one value was read.
+/// How a value was decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reading {
-    /// As the value it is.
+    /// As the value itself.
     Value,
     /// As a bool.
     Bool,
     /// As a number.
     Number,
-    /// As a text: of an expanded value that is its original text.
+    /// As a text: the original text of an expanded value.
     Text,
-    /// As a text that stands for the list of what is between its commas.
+    /// As a comma-separated list.
     Pieces,
     /// As a duration.
     Duration(Duration),
-    /// As a text that must not be printed.
+    /// As a secret.
     Secret,
 }
 
-/// What was noted of one tree, which must stay where it is. Filled while sections are decoded.
+/// The records of one tree, which must not move. They are added while sections are decoded.
 #[derive(Debug, Default)]
 pub struct Seen {
     readings: Mutex<HashMap<usize, Reading>>,
@@ -38,12 +37,12 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How the value was read; none where nothing read it.
+    /// Returns how the value was decoded; `None` if it was not.
     pub fn reading(&self, node: &Node) -> Option<Reading> {
         locked(&self.readings).get(&address(node)).copied()
     }
 
-    /// What components found odd, each once however often they were built.
+    /// Returns the warnings of components without duplicates.
     pub fn warnings(&self) -> Vec<Problem> {
         locked(&self.warnings).clone()
     }
@@ -63,12 +62,12 @@ impl Seen {
     }
 }
 
-/// What a panic elsewhere left behind is as good as before.
+/// Locks a mutex; the data is valid even if a thread panicked.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The readings of one decoding.
+/// The records of one decoding.
 #[derive(Debug, Default)]
 pub(super) struct Readings(HashMap<usize, Reading>);
 
@@ -78,7 +77,8 @@ impl Readings {
     }
 }
 
-/// A value may be read more than once, by types within types: the least harmless reading holds.
+/// Records how a value was decoded. If it is decoded more than once, by nested types, the least revealing record
+/// remains.
 fn note(readings: &mut HashMap<usize, Reading>, node: usize, reading: Reading) {
     let held = readings.entry(node).or_insert(reading);
     if rank(reading) > rank(*held) {
@@ -96,7 +96,7 @@ fn rank(reading: Reading) -> u8 {
     }
 }
 
-/// The identity of a value for as long as its tree stays where it is.
+/// Returns the address of a node, which identifies it while its tree does not move.
 fn address(node: &Node) -> usize {
     std::ptr::from_ref(node).addr()
 }

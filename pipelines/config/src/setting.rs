@@ -1,4 +1,4 @@
-//! The types that a configuration key may have: their names in the documentation and how a default is shown.
+//! The types of configuration keys: their names in the documentation, and the text of a default.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use crate::{GoDuration, Headers, Key, Node, Optional, Problems, Secret, key_path
 
 /// The type of a configuration key.
 pub trait Setting {
-    /// The type in words, such as `list of durations`.
+    /// Returns the name of the type, such as `list of durations`.
     fn kind() -> String;
 
-    /// The value as it would be written in the file.
+    /// Returns the value as it is written in a configuration.
     fn shown(&self) -> String;
 
-    /// The keys of a section, or of the items of a list or map of sections.
+    /// Returns the keys of a section, or of the items of a list or map of sections.
     fn keys(&self) -> Vec<Key> {
         Vec::new()
     }
 
-    /// The keys of a section with its own defaults.
+    /// Returns the keys of a section with its own defaults.
     fn own_keys() -> Vec<Key> {
         Vec::new()
     }
@@ -144,7 +144,7 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
     }
 }
 
-/// A type of several values in words; a choice is named by its values and has no plural.
+/// Returns the plural of a type's name; a choice is named by its values and has none.
 fn plural(kind: String) -> String {
     if kind.starts_with('"') || kind.contains(" of ") { kind } else { format!("{kind}s") }
 }

@@ -1,12 +1,12 @@
-//! Warnings about keys that were written and do not do what they seem to: keys without effect, and durations
-//! that are a bare number of nanoseconds. Each is reported once, when its component is built.
+//! Warnings about configured keys without effect, and about durations without a unit, which are in nanoseconds.
+//! Each is reported once, when its component is built.
 
 use crate::{GoDuration, Key, Node, Section, Value, key_path};
 
-/// Numbers of nanoseconds below one millisecond are hardly meant.
+/// A bare number of nanoseconds below this is likely a mistake.
 const NANOS_MEANT: f64 = 1e6;
 
-/// Warns of the keys of a section that was written as `section.node()`.
+/// Warns of the keys of a section, whose tree is `section.node()`.
 pub(super) fn warn(section: &Section<'_>, keys: &[Key]) {
     warn_below(section, section.node(), "", keys);
 }
@@ -45,7 +45,7 @@ fn warn_nanos(section: &Section<'_>, nanos: f64, path: &str) {
     }
 }
 
-/// False for a null and for an empty list or mapping.
+/// Returns false for null and for an empty list or mapping.
 fn has_content(node: &Node) -> bool {
     match &node.value {
         Value::Null => false,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_written_keys_are_warned_about() {
+    fn only_configured_keys_are_warned_about() {
         assert_eq!(warnings(r#"{"b": null, "c": [], "e": [], "f": {}}"#), [""; 0]);
         assert_eq!(
             warnings(r#"{"a": 1, "d": false, "e": [{"c": ["y"], "d": true}], "f": {"c": ["z"]}}"#),

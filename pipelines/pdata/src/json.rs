@@ -22,7 +22,7 @@ pub trait Message: Default {
     #[doc(hidden)]
     fn write_fields(&self, out: &mut Vec<u8>);
 
-    /// Reads the value of the field called `name`; false where the table has no such row.
+    /// Reads the value of the field called `name`; returns false if the table has no such row.
     #[doc(hidden)]
     fn read_field(&mut self, name: &str, reader: &mut JsonReader<'_>) -> Result<bool, JsonError>;
 }

@@ -1,4 +1,4 @@
-//! The kinds of field that OTLP's JSON knows, each with its rule for "not set", for writing and for reading.
+//! The kinds of fields in OTLP's JSON, each with its rule for unset values, for encoding and decoding.
 
 use std::marker::PhantomData;
 
@@ -12,31 +12,31 @@ use crate::json::{Message, writer};
 
 /// The JSON form of a Rust value of type `T`.
 pub(crate) trait Kind<T> {
-    /// True where the field is left out, as proto3 leaves out defaults.
+    /// Returns whether the field is omitted, as proto3 omits defaults.
     fn is_unset(value: &T) -> bool;
     fn write(value: &T, out: &mut Vec<u8>);
     fn read(reader: &mut JsonReader<'_>) -> Result<T, JsonError>;
 }
 
-/// Unicode text.
+/// A Unicode string.
 pub(crate) struct Text;
-/// `true` or `false`.
+/// A bool.
 pub(crate) struct Flag;
 /// A 32-bit number or an enum: a JSON number.
 pub(crate) struct Int;
-/// A 64-bit number: decimal digits in a string, since JSON's readers keep 53 bits only.
+/// A 64-bit number: a string of decimal digits, because JSON parsers retain 53 bits only.
 pub(crate) struct Long;
 /// A double.
 pub(crate) struct Double;
-/// An id of `N` bytes in hex digits, or none.
+/// An id of `N` bytes in hex digits, or an empty one.
 pub(crate) struct Hex<const N: usize>;
-/// Any other bytes, in base64.
+/// Other bytes, in base64.
 pub(crate) struct Base64;
-/// A message in its own right.
+/// A nested message.
 pub(crate) struct Nested;
-/// An optional value of kind `K`: not set is not the same as zero.
+/// An optional value of kind `K`, in which zero is not unset.
 pub(crate) struct Maybe<K>(PhantomData<K>);
-/// Values of kind `K`, one after the other.
+/// A list of values of kind `K`.
 pub(crate) struct List<K>(PhantomData<K>);
 
 impl Kind<String> for Text {
@@ -123,7 +123,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// The other alphabet that protobuf's own JSON readers accept.
+/// The URL-safe alphabet, which protobuf's JSON parsers accept, too.
 const LENIENT_URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -145,7 +145,7 @@ impl Kind<Vec<u8>> for Base64 {
 }
 
 impl<M: Message> Kind<M> for Nested {
-    /// Only asked of a message that stands alone in a oneof or a list, where it is always written.
+    /// Called only for a message in a oneof or a list, which is always written.
     fn is_unset(_: &M) -> bool {
         false
     }

@@ -1,6 +1,6 @@
-//! Values as people read them: text is bare, lists and maps are plain JSON, with sorted keys. The Collector
-//! shows and converts values in this form, which Go's `encoding/json` shaped. Other than there, a list or map
-//! that holds an infinity or a NaN is not lost whole: the number is written as a text.
+//! Values in a readable form: strings without quotes, lists and maps as JSON with sorted keys. The Collector prints
+//! and converts values in this form, which is that of Go's `encoding/json`. Unlike there, a list or map that
+//! contains an infinity or a NaN is not lost as a whole: the number is written as a string.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
-/// The name of a value's type.
+/// Returns the name of a value's type.
 pub fn type_name(value: Option<&AnyValue>) -> &'static str {
     match value.and_then(|v| v.value.as_ref()) {
         None | Some(Value::StringValueStrindex(_)) => "Empty",
@@ -24,7 +24,7 @@ pub fn type_name(value: Option<&AnyValue>) -> &'static str {
     }
 }
 
-/// A value on its own; nothing for one that is not set.
+/// Returns the text of a value; empty if it is not set.
 pub fn text(value: Option<&AnyValue>) -> String {
     match value.and_then(|v| v.value.as_ref()) {
         None | Some(Value::StringValueStrindex(_)) => String::new(),
@@ -66,7 +66,7 @@ fn json(value: Option<&Value>, out: &mut String) {
     }
 }
 
-/// A map's pairs by key, of a repeated key the last.
+/// Returns the pairs of a map sorted by key; the last of duplicates.
 fn sorted(pairs: &[KeyValue]) -> Vec<&KeyValue> {
     let by_key: BTreeMap<&str, &KeyValue> = pairs.iter().map(|pair| (pair.key.as_str(), pair)).collect();
     by_key.into_values().collect()
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_look_as_the_collector_shows_them() {
+    fn values_have_the_text_of_the_collector() {
         let json = br#"{"attributes":[
             {"key":"a","value":{"stringValue":"<x> \"q\""}},
             {"key":"b","value":{"kvlistValue":{"values":[

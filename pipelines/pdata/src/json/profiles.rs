@@ -1,5 +1,5 @@
-//! The messages of profiles, row by row as in [`crate::json::tables`]. Their protocol is in development: what they
-//! point at stands in tables of the dictionary, and all ids are hex, as the Collector writes them.
+//! The messages of profiles, row by row as in [`crate::json::tables`]. Their protocol is in development: they refer
+//! to tables of a dictionary, and all ids are hex, as the Collector writes them.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::{
     ExportProfilesPartialSuccess, ExportProfilesServiceResponse,

@@ -1,15 +1,15 @@
-//! Pulling values out of JSON text, one at a time, without a tree in between. Strict about JSON itself,
-//! lenient where OTLP asks for it: a null is a field that is not set, an unknown field is passed over.
+//! A pull parser of JSON without an intermediate tree. It is strict about JSON, and lenient as OTLP requires: a
+//! null field is unset, and unknown fields are ignored.
 
 use std::borrow::Cow;
 
 use crate::json::Message;
 
-/// Brackets that may be open at once. A level of nested values takes three (`{"arrayValue":{"values":[`) of
-/// which two are messages, so this is the 100 messages that protobuf decoders stop at too.
+/// The maximum number of open brackets. A level of nested values takes three (`{"arrayValue":{"values":[`), of
+/// which two are messages, so this equals the limit of 100 messages of protobuf decoders.
 const DEPTH_MAX: usize = 150;
 
-/// Why bytes are no OTLP JSON.
+/// The reason why bytes are not OTLP JSON.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 #[error("at byte {at}: {what}")]
 pub struct JsonError {
@@ -23,7 +23,7 @@ impl JsonError {
     }
 }
 
-/// A place in JSON text.
+/// A position in a JSON text.
 #[derive(Debug)]
 pub struct JsonReader<'a> {
     bytes: &'a [u8],
@@ -36,13 +36,13 @@ impl<'a> JsonReader<'a> {
         JsonReader { bytes, at: 0, depth: 0 }
     }
 
-    /// Where the next value begins, in bytes from the start.
+    /// Returns the offset of the next value in bytes.
     pub(crate) fn at(&mut self) -> usize {
         self.space();
         self.at
     }
 
-    /// Says that nothing but white space is left.
+    /// Checks that only white space follows.
     pub(crate) fn end(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             None => Ok(()),
@@ -50,7 +50,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// One object, field by field, into a message. Of a field named twice the later one holds.
+    /// Reads an object into a message. The last of duplicate fields is used.
     pub(crate) fn message<M: Message>(&mut self) -> Result<M, JsonError> {
         let mut message = M::default();
         self.nest(b'{', b'}', "an object", |reader| {
@@ -64,7 +64,7 @@ impl<'a> JsonReader<'a> {
         Ok(message)
     }
 
-    /// One list; `item` reads each of its values.
+    /// Reads a list; `item` reads each of its values.
     pub(crate) fn list(
         &mut self,
         item: impl FnMut(&mut Self) -> Result<(), JsonError>,
@@ -96,7 +96,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Passes over one value of any kind.
+    /// Skips a value of any kind.
     fn skip(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             Some(b'{') => self.nest(b'{', b'}', "an object", |reader| {
@@ -112,7 +112,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// A string. Borrowed where it holds no escapes.
+    /// Reads a string, which is borrowed if it has no escapes.
     pub(crate) fn text(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"', "a string")?;
         let plain = self.plain_run()?;
@@ -134,7 +134,7 @@ impl<'a> JsonReader<'a> {
         Ok(Cow::Owned(text))
     }
 
-    /// The bytes up to a quote, a backslash, a control character or the end.
+    /// Returns the bytes up to a quote, a backslash, a control character or the end.
     fn plain_run(&mut self) -> Result<&'a str, JsonError> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20).unwrap_or(rest.len());
@@ -196,7 +196,7 @@ impl<'a> JsonReader<'a> {
         self.fail("expected true or false")
     }
 
-    /// A double: a number, a number in a string, or one of the three that JSON has no number for.
+    /// Reads a double: a number, a number in a string, or one of the three values for which JSON has no number.
     pub(crate) fn double(&mut self) -> Result<f64, JsonError> {
         let at = self.at();
         if self.peek() != Some(b'"') {
@@ -215,7 +215,7 @@ impl<'a> JsonReader<'a> {
         finite(text).ok_or_else(|| JsonError::new(at, format!("{text} is out of a double's range")))
     }
 
-    /// A whole number, bare or in a string; `type_name` is for the error.
+    /// Reads an integer, bare or in a string; `type_name` is the expected type in errors.
     pub(crate) fn whole_number<N: TryFrom<i128>>(&mut self, type_name: &str) -> Result<N, JsonError> {
         let at = self.at();
         let text = match self.peek() {
@@ -226,7 +226,7 @@ impl<'a> JsonReader<'a> {
         number.ok_or_else(|| JsonError::new(at, format!("{text:?} is no {type_name}")))
     }
 
-    /// The text of a number, checked against JSON's grammar.
+    /// Returns the text of a number that follows JSON's grammar.
     fn number(&mut self) -> Result<&'a str, JsonError> {
         self.space();
         let rest = &self.bytes[self.at..];
@@ -274,7 +274,8 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// JSON's grammar of a number: `-`, digits without a leading zero, a fraction, an exponent.
+/// Returns whether a text is a number in JSON's grammar: `-`, digits without a leading zero, a fraction, an
+/// exponent.
 fn is_number(text: &str) -> bool {
     let rest = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
@@ -302,7 +303,7 @@ fn finite(text: &str) -> Option<f64> {
     text.parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// A whole number, also in a form such as `1e3` or `2.0`, as far as a double holds it exactly.
+/// Parses an integer, also in a form such as `1e3` or `2.0`, if a double represents it exactly.
 fn whole(text: &str) -> Option<i128> {
     if let Ok(number) = text.parse() {
         return Some(number);

@@ -68,16 +68,16 @@ macro_rules! messages {
 
 pub(crate) use messages;
 
-/// The body of an HTTP response that refuses: `google.rpc.Status` without its details.
+/// The body of an HTTP response with an error: `google.rpc.Status` without its details.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Status {
     /// The gRPC status code.
     pub code: i32,
-    /// Why, for people.
+    /// The reason in words.
     pub message: String,
 }
 
-// What every signal shares.
+// Common messages.
 messages! {
     AnyValue {
         oneof value: AnyOf {
@@ -121,7 +121,7 @@ messages! {
     }
 }
 
-// Logs.
+// Messages of logs.
 messages! {
     LogsData {
         "resourceLogs": List<Nested> = resource_logs,
@@ -151,7 +151,7 @@ messages! {
     }
 }
 
-// Metrics.
+// Messages of metrics.
 messages! {
     MetricsData {
         "resourceMetrics": List<Nested> = resource_metrics,
@@ -267,7 +267,7 @@ messages! {
     }
 }
 
-// Traces.
+// Messages of traces.
 messages! {
     TracesData {
         "resourceSpans": List<Nested> = resource_spans,
@@ -320,7 +320,7 @@ messages! {
     }
 }
 
-// Responses.
+// Messages of responses.
 messages! {
     ExportLogsServiceResponse {
         "partialSuccess": Maybe<Nested> = partial_success,

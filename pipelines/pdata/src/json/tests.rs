@@ -1,5 +1,4 @@
-//! What the encoding promises: a round trip through JSON changes nothing, what others write is read, what
-//! is no OTLP JSON is refused with its place.
+//! Round trips through JSON, JSON of other writers, and errors with their positions.
 
 use crate::{Data, Signal, testing};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -33,9 +32,9 @@ fn spread(json: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Compared as protobuf bytes: NaN is not equal to itself, its bytes are.
+    /// Messages are compared as protobuf bytes, because a NaN is not equal to itself.
     #[test]
-    fn a_round_trip_through_json_changes_nothing(entropy in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn json_round_trips_change_nothing(entropy in prop::collection::vec(any::<u8>(), 0..3000)) {
         for signal in Signal::ALL {
             let data = testing::data(signal, &entropy);
             let json = encode(&data);
@@ -48,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn white_space_between_tokens_changes_nothing(entropy in prop::collection::vec(any::<u8>(), 0..1000)) {
+    fn white_space_between_tokens_is_ignored(entropy in prop::collection::vec(any::<u8>(), 0..1000)) {
         let data = testing::data(Signal::Metrics, &entropy);
         let spread = spread(&encode(&data));
         prop_assert_eq!(protobuf(&decode(Signal::Metrics, &spread).unwrap()), protobuf(&data));
@@ -67,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn the_first_byte_of_a_request_to_the_last_is_as_the_specification_shows() {
+fn encoded_request_equals_the_example_of_the_specification() {
     let json = br#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"my.service"}}]},"scopeSpans":[{"scope":{"name":"my.library","version":"1.0.0","attributes":[{"key":"my.scope.attribute","value":{"stringValue":"some scope attribute"}}]},"spans":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","parentSpanId":"eee19b7ec3c1b173","name":"I'm a server span","kind":2,"startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000","attributes":[{"key":"my.span.attr","value":{"intValue":"-7"}}]}]}]}]}"#;
     let data = decode(Signal::Traces, json).unwrap();
     let Data::Traces(traces) = &data else { panic!("{data:?}") };
@@ -77,7 +76,7 @@ fn the_first_byte_of_a_request_to_the_last_is_as_the_specification_shows() {
     assert_eq!(String::from_utf8(encode(&data)).unwrap(), String::from_utf8(json.to_vec()).unwrap());
 }
 
-/// A JSON text, and what holds of the span it is read as.
+/// A JSON text, and a property of the decoded span.
 type Reads = (&'static str, fn(&Span) -> bool);
 
 /// Reads a span and returns it, or the error's text.
@@ -86,7 +85,7 @@ fn span(json: &str) -> Result<Span, String> {
 }
 
 #[test]
-fn what_other_writers_write_is_read() {
+fn json_of_other_writers_is_decoded() {
     let cases: [Reads; 13] = [
         (r#"{"traceId":"5B8EFFF798038103D269B633813FC60C"}"#, |s| s.trace_id[0] == 0x5b),
         (r#"{"traceId":""}"#, |s| s.trace_id.is_empty()),
@@ -127,7 +126,7 @@ fn doubles_without_a_json_number_are_strings() {
 }
 
 #[test]
-fn a_value_that_is_set_to_its_default_is_not_lost() {
+fn set_values_equal_to_their_default_are_kept() {
     for json in [
         r#"{"body":{}}"#,
         r#"{"body":{"stringValue":""}}"#,
@@ -142,7 +141,7 @@ fn a_value_that_is_set_to_its_default_is_not_lost() {
 }
 
 #[test]
-fn what_is_no_otlp_json_is_refused_with_its_place() {
+fn invalid_json_is_refused_with_its_position() {
     for (json, error) in [
         ("", "at byte 0: expected an object"),
         ("[]", "at byte 0: expected an object"),
@@ -171,10 +170,10 @@ fn what_is_no_otlp_json_is_refused_with_its_place() {
     assert_eq!(not_utf8.to_string(), "at byte 10: the string is no UTF-8");
 }
 
-/// A request body comes from anyone: a few kilobytes of brackets must not end the process by its stack, and
-/// what is accepted must still be readable as protobuf by the next hop.
+/// A request body may come from anyone: nested brackets must not overflow the stack, and accepted requests must be
+/// decodable as protobuf by the next receiver.
 #[test]
-fn nesting_is_bounded_where_protobuf_bounds_it() {
+fn nesting_limit_equals_that_of_protobuf() {
     let nested = |levels: usize| {
         let open = r#"{"arrayValue":{"values":["#.repeat(levels);
         let close = "]}}".repeat(levels);
@@ -197,7 +196,7 @@ fn nesting_is_bounded_where_protobuf_bounds_it() {
 }
 
 #[test]
-fn a_refusal_is_a_code_and_a_message() {
+fn an_error_is_a_code_and_a_message() {
     let status = Status { code: 14, message: "queue is \"full\"".to_owned() };
     assert_eq!(to_vec(&status), br#"{"code":14,"message":"queue is \"full\""}"#);
     let with_details =

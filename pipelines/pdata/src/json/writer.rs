@@ -1,5 +1,5 @@
-//! Appending JSON to bytes. No state is kept: whether a comma is due before a field shows in the last byte
-//! written, since no value ends in `{`.
+//! Appends JSON to bytes. There is no state: whether a comma is required before a field follows from the last byte,
+//! since no value ends in `{`.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ pub(crate) fn message<M: Message>(message: &M, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends `[...]` with what `write` appends for each item.
+/// Appends `[...]`; `write` appends each item.
 pub(crate) fn list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
     out.push(b'[');
     for (index, item) in items.iter().enumerate() {
@@ -33,14 +33,14 @@ pub(crate) fn key(name: &str, out: &mut Vec<u8>) {
     out.push(b':');
 }
 
-/// Appends a text that needs no escapes, in quotes.
+/// Appends a quoted text without escaping.
 pub(crate) fn quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
 }
 
-/// Appends any text, in quotes, escaping what JSON must have escaped.
+/// Appends a quoted text and escapes it.
 pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -64,13 +64,13 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what formats as plain ASCII: numbers, escapes.
+/// Appends formatted text, which must be ASCII: numbers, escapes.
 pub(crate) fn print(what: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
     out.write_fmt(what).expect("writing to a vector does not fail");
 }
 
-/// Appends a double: the shortest digits that read back as the same value, or one of JSON's three missing
-/// values as a string.
+/// Appends a double: the shortest digits that are parsed as the same value, or a string for the three values
+/// without a JSON number.
 pub(crate) fn double(value: f64, out: &mut Vec<u8>) {
     match value {
         v if v.is_nan() => quoted("NaN", out),

@@ -61,7 +61,7 @@ config::choice! {
     /// The key `mode`.
     #[derive(Default)]
     pub enum SamplerMode {
-        /// The same as `hash_seed`.
+        /// Uses the mode `hash_seed`.
         #[default]
         Unset = "",
         /// Samples by a hash of the trace id.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 pub struct Order {
     /// CPU time to use in the call, ns.
     pub host_ns: u64,
-    /// DeviceModel time of the work that the call enqueues, ns, or [`Order::BY_MODEL`].
+    /// Device time of the work that the call enqueues, ns, or [`Order::BY_MODEL`].
     pub gpu_ns: u64,
     /// Time that a sync call takes, ns, or [`Order::BY_MODEL`].
     pub block_ns: u64,
