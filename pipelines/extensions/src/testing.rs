@@ -1,28 +1,10 @@
-//! Helpers for the tests of extensions: configurations from JSON, and an independent HTTP client.
+//! The start of an extension, and an HTTP client that is independent of ours.
 
-use component::{
-    BuildContext, Capabilities, ComponentId, Extension, ExtensionFactory, Host, Running, StartResult,
-};
-use config::{ConfigError, Node, Section};
+use component::testing::build;
+use component::{Capabilities, ExtensionFactory, Host, Running, StartResult};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-
-/// Builds an extension from the JSON of its section.
-pub(crate) fn build(factory: &ExtensionFactory, json: &str) -> Result<Box<dyn Extension>, ConfigError> {
-    let node: Node = serde_json::from_str(json).unwrap();
-    let id = ComponentId::parse(factory.kind).unwrap();
-    let path = format!("extensions::{}", factory.kind);
-    (factory.build)(&BuildContext { id, version: "1.2.3" }, Section::new(&path, &node))
-}
-
-/// Returns the problems of a section, one line each.
-pub(crate) fn refused(factory: &ExtensionFactory, json: &str) -> Vec<String> {
-    match build(factory, json) {
-        Ok(_) => Vec::new(),
-        Err(error) => error.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect(),
-    }
-}
 
 /// Starts an extension by itself.
 pub(crate) async fn start(

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use component::storage::{Namespace, Operation, StorageClient as _, StorageError};
-use component::{BuildContext, ComponentId, Host};
-use config::{Node, Section};
+use component::testing::{Metrics, check_problem};
+use component::{ComponentId, Host};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -323,11 +323,8 @@ proptest! {
     }
 }
 
-fn build(json: &str) -> Result<Box<dyn component::Extension>, Vec<String>> {
-    let node: Node = serde_json::from_str(json).unwrap();
-    let context = BuildContext { id: ComponentId::parse("file_storage").unwrap(), version: "1" };
-    (FACTORY.build)(&context, Section::new("extensions::file_storage", &node))
-        .map_err(|e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect())
+fn build(json: &str) -> Box<dyn component::Extension> {
+    component::testing::build(&FACTORY, json).unwrap()
 }
 
 #[test]
@@ -346,9 +343,7 @@ fn inconsistent_settings_are_refused() {
         (r#"{"create_directory": true, "directory_permissions": "7777"}"#, "invalid bits"),
         (r#"{"directori": "/x"}"#, "invalid keys: directori"),
     ] {
-        let found = build(json).err().unwrap_or_default();
-        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
-        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+        check_problem(&FACTORY, json, want);
     }
 }
 
@@ -358,11 +353,11 @@ async fn the_extension_closes_its_files_on_stop() {
     let directory: PathBuf = folder.path().join("made/for/it");
     let missing = format!(r#"{{"directory": {directory:?}}}"#);
     let stop = CancellationToken::new();
-    let refused = build(&missing).unwrap().start(&Host::detached(), stop.clone()).await.err().unwrap();
+    let refused = build(&missing).start(&Host::detached(), stop.clone()).await.err().unwrap();
     assert!(refused.to_string().contains("You can enable the create_directory option"), "{refused}");
 
     let created = format!(r#"{{"directory": {directory:?}, "create_directory": true, "fsync": true}}"#);
-    let (offer, running) = build(&created).unwrap().start(&Host::detached(), stop.clone()).await.unwrap();
+    let (offer, running) = build(&created).start(&Host::detached(), stop.clone()).await.unwrap();
     let storage = offer.storage.unwrap();
     let namespace = |name: &str| Namespace {
         kind: "exporter",
@@ -382,34 +377,17 @@ async fn the_extension_closes_its_files_on_stop() {
 
 #[tokio::test]
 async fn a_files_metrics_are_exported() {
-    use opentelemetry::metrics::MeterProvider as _;
-    use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
-    use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
-
-    let exporter = InMemoryMetricExporter::default();
-    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
-    let host = Host::new(provider.meter("test"), Default::default());
+    let metrics = Metrics::default();
     let folder = folder();
     let name = "exporter_otlp__logs";
     std::fs::write(folder.path().join(name), b"garbage").unwrap();
     let json = format!(r#"{{"directory": {:?}}}"#, folder.path());
     let stop = CancellationToken::new();
-    let (offer, _running) = build(&json).unwrap().start(&host, stop).await.unwrap();
+    let (offer, _running) = build(&json).start(&metrics.host(), stop).await.unwrap();
     let id = ComponentId::parse("otlp").unwrap();
     let namespace = Namespace { kind: "exporter", id, name: "logs".to_owned() };
     let client = offer.storage.unwrap().open(namespace).await.unwrap();
     client.batch(vec![set("a", b"1")]).await.unwrap();
-    provider.force_flush().unwrap();
-    let read = exporter.get_finished_metrics().unwrap();
-    let metrics = read.iter().flat_map(|r| r.scope_metrics()).flat_map(|s| s.metrics());
-    let counts: BTreeMap<&str, u64> = metrics
-        .filter_map(|metric| match metric.data() {
-            AggregatedMetrics::U64(MetricData::Sum(sum)) => {
-                Some((metric.name(), sum.data_points().next()?.value()))
-            }
-            _ => None,
-        })
-        .collect();
-    assert_eq!(counts["otelcol_file_storage_set_aside_files"], 1);
-    assert_eq!(counts["otelcol_file_storage_batches"], 1);
+    assert_eq!(metrics.sum("otelcol_file_storage_set_aside_files"), 1);
+    assert_eq!(metrics.sum("otelcol_file_storage_batches"), 1);
 }

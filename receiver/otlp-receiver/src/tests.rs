@@ -2,21 +2,20 @@
 //! not our own exporters.
 
 use pdata::Payload;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use component::auth::{Identity, ServerAuth, Unauthenticated};
-use component::context::{self, Context, Metadata};
-use component::{BoxFuture, Code, ComponentId, Consumer, Host, Receiver, Refused, Running};
+use component::context::{Context, Metadata};
+use component::testing::{Metrics, Sink};
+use component::{Code, ComponentId, Consumer, Host, Receiver, Refused, Running};
 use config::{Node, Section};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -24,13 +23,11 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::profiles::v1development as profiles;
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
-use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use pdata::{Data, Signal};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
@@ -66,31 +63,9 @@ fn proto(signal: Signal) -> Vec<u8> {
     bytes
 }
 
-/// A pipeline with a fixed answer that stores the data and its context, behind a gate that may be closed.
-struct Pipeline {
-    answer: Result<(), Refused>,
-    got: Mutex<Vec<Data>>,
-    senders: Mutex<Vec<Context>>,
-    gate: Semaphore,
-    arrived: Semaphore,
-}
-
-impl Consumer for Pipeline {
-    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        Box::pin(async move {
-            self.arrived.add_permits(1);
-            let _open = self.gate.acquire().await.unwrap();
-            self.senders.lock().unwrap().push(context::current());
-            self.got.lock().unwrap().push(data);
-            self.answer.clone()
-        })
-    }
-}
-
 struct Started {
-    pipeline: Arc<Pipeline>,
-    meters: SdkMeterProvider,
-    metrics: InMemoryMetricExporter,
+    pipeline: Arc<Sink>,
+    metrics: Metrics,
     grpc: SocketAddr,
     http: SocketAddr,
     stop: CancellationToken,
@@ -122,19 +97,14 @@ impl Started {
         );
         let (bound, mut found) = mpsc::unbounded_channel();
         let receiver = OtlpReceiver::new(id(), config(&settings)).with_bound_addresses(bound);
-        let gate = Semaphore::new(Semaphore::MAX_PERMITS);
-        let arrived = Semaphore::new(0);
-        let pipeline =
-            Arc::new(Pipeline { answer, got: Mutex::default(), senders: Mutex::default(), gate, arrived });
+        let pipeline = Sink::always(answer);
         let next = signals.iter().map(|s| (*s, pipeline.clone() as Arc<dyn Consumer>)).collect();
-        let metrics = InMemoryMetricExporter::default();
-        let meters = SdkMeterProvider::builder().with_periodic_exporter(metrics.clone()).build();
+        let metrics = Metrics::default();
         let capabilities = component::Capabilities {
             server_auth: Some(Arc::new(Doorman)),
             ..component::Capabilities::default()
         };
-        let host = Host::new(meters.meter("test"), Arc::default())
-            .with_extension(ComponentId::parse("doorman").unwrap(), capabilities);
+        let host = metrics.host().with_extension(ComponentId::parse("doorman").unwrap(), capabilities);
         let stop = CancellationToken::new();
         let running = Box::new(receiver).start(next, &host, stop.clone()).await.unwrap();
         let [grpc, http] =
@@ -143,40 +113,19 @@ impl Started {
                 Address::Unix(path) => panic!("{path:?}"),
             });
         assert_eq!((grpc.0, http.0), (Protocol::Grpc, Protocol::Http));
-        Started { pipeline, meters, metrics, grpc: grpc.1, http: http.1, stop, running }
+        Started { pipeline, metrics, grpc: grpc.1, http: http.1, stop, running }
     }
 
     fn got(&self) -> Vec<Data> {
-        self.pipeline.got.lock().unwrap().clone()
+        self.pipeline.got()
     }
 
     /// Returns the accepted, refused and failed items.
     fn counts(&self, protocol: Protocol, items: &str) -> [u64; 3] {
-        let all = self.all_counts();
         ["accepted", "refused", "failed"].map(|outcome| {
-            let key = format!("otelcol_receiver_{outcome}_{items} otlp/test {}", protocol.name());
-            all.get(&key).copied().unwrap_or_default()
+            let attributes = format!("receiver=otlp/test,transport={}", protocol.name());
+            self.metrics.sum(&format!("otelcol_receiver_{outcome}_{items}{{{attributes}"))
         })
-    }
-
-    /// Returns the counters by name and attribute values.
-    fn all_counts(&self) -> BTreeMap<String, u64> {
-        self.meters.force_flush().unwrap();
-        let last = self.metrics.get_finished_metrics().unwrap().pop();
-        let mut counts = BTreeMap::new();
-        let scopes = last.iter().flat_map(|m| m.scope_metrics());
-        for metric in scopes.flat_map(|s| s.metrics()) {
-            let AggregatedMetrics::U64(MetricData::Sum(sum)) = metric.data() else { panic!("{metric:?}") };
-            for point in sum.data_points() {
-                let values: BTreeMap<_, _> =
-                    point.attributes().map(|kv| (kv.key.to_string(), kv.value.to_string())).collect();
-                let values: Vec<_> =
-                    ["receiver", "transport", "outcome"].iter().filter_map(|k| values.get(*k)).collect();
-                let values = values.into_iter().fold(metric.name().to_owned(), |all, v| format!("{all} {v}"));
-                counts.insert(values, point.value());
-            }
-        }
-        counts
     }
 
     async fn channel(&self) -> Channel {
@@ -305,7 +254,8 @@ async fn every_signal_arrives_over_grpc() {
         assert_eq!(receiver.got(), Signal::STABLE.map(data));
         let counts = ["log_records", "metric_points", "spans"].map(|s| receiver.counts(Protocol::Grpc, s));
         assert_eq!(counts, [[1, 0, 0], [2, 0, 0], [1, 0, 0]]);
-        assert_eq!(receiver.all_counts()["otelcol_receiver_requests otlp/test grpc success"], 3);
+        let requests = "otelcol_receiver_requests{outcome=success,receiver=otlp/test,transport=grpc";
+        assert_eq!(receiver.metrics.sum(requests), 3);
     }
 }
 
@@ -480,21 +430,22 @@ async fn paths_are_as_configured() {
 #[tokio::test]
 async fn active_requests_are_answered_on_stop() {
     let receiver = Started::answering(Ok(())).await;
-    receiver.pipeline.gate.forget_permits(Semaphore::MAX_PERMITS);
+    receiver.pipeline.close_gate();
     let mut client = receiver.traces().await;
     let request = ExportTraceServiceRequest::decode(&proto(Signal::Traces)[..]).unwrap();
     let over_grpc = tokio::spawn(async move { client.export(request).await });
     let http = receiver.http;
     let over_http =
         tokio::spawn(async move { self::request("POST", http, "/v1/logs", &[JSON], LOGS.into()).await });
-    receiver.pipeline.arrived.acquire_many(2).await.unwrap().forget();
+    receiver.pipeline.arrived(2).await;
     receiver.stop.cancel();
+    let pipeline = receiver.pipeline;
     let ending = tokio::spawn(receiver.running);
     while TcpStream::connect(http).await.is_ok() {
         tokio::task::yield_now().await;
     }
     assert!(!ending.is_finished(), "two requests are under way");
-    receiver.pipeline.gate.add_permits(2);
+    pipeline.open_gate();
     over_grpc.await.unwrap().unwrap();
     assert_eq!(over_http.await.unwrap().status, StatusCode::OK);
     ending.await.unwrap();
@@ -627,9 +578,9 @@ async fn senders_are_authenticated_and_known_to_pipelines() {
     }
     assert_eq!(receiver.call(TRACE_PATH, &right[..2], &proto(Signal::Traces), false).await.0, "0");
     assert_eq!(receiver.call(TRACE_PATH, &right[1..2], &proto(Signal::Traces), false).await.0, "16");
-    let senders = receiver.pipeline.senders.lock().unwrap().clone();
-    assert_eq!(senders.len(), 4);
-    for sender in senders {
+    let received = receiver.pipeline.deliveries();
+    assert_eq!(received.len(), 4);
+    for sender in received.into_iter().map(|delivery| delivery.context) {
         assert_eq!(sender.identity.0["user"], "ali");
         assert_eq!(sender.metadata.get("X-Tenant"), ["a"]);
     }
@@ -639,7 +590,9 @@ async fn senders_are_authenticated_and_known_to_pipelines() {
 async fn headers_are_passed_on_only_if_configured() {
     let receiver = Started::answering(Ok(())).await;
     receiver.post("/v1/traces", &[("x-tenant", "a"), JSON], TRACES.into()).await;
-    assert_eq!(*receiver.pipeline.senders.lock().unwrap(), [Context::default()]);
+    let received = receiver.pipeline.deliveries();
+    let senders: Vec<Context> = received.into_iter().map(|delivery| delivery.context).collect();
+    assert_eq!(senders, [Context::default()]);
 }
 
 #[tokio::test]
@@ -679,7 +632,7 @@ async fn slow_requests_and_responses_time_out() {
     let mut answer = vec![0; 12];
     slow.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 400");
-    receiver.pipeline.gate.forget_permits(Semaphore::MAX_PERMITS);
+    receiver.pipeline.close_gate();
     let mut stuck = TcpStream::connect(receiver.http).await.unwrap();
     let head = format!(
         "POST /v1/traces HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",

@@ -1,7 +1,9 @@
 //! Authentication of incoming requests, and credentials of outgoing ones.
 
+use component::testing::problems;
+
 use super::*;
-use crate::testing::{refused as problems, start};
+use crate::testing::start;
 
 async fn open(json: &str) -> Capabilities {
     start(&FACTORY, json, &Host::detached()).await.unwrap().0
@@ -110,17 +112,17 @@ async fn credentials_are_sent_from_files_or_the_section() {
 #[tokio::test]
 async fn problems_have_the_collectors_words() {
     for (json, want) in [
-        ("{}", "extensions::basicauth: no credential source provided"),
-        ("null", "extensions::basicauth: no credential source provided"),
-        (r#"{"htpasswd": {}}"#, "extensions::basicauth::htpasswd: no credential source provided"),
+        ("{}", "x: no credential source provided"),
+        ("null", "x: no credential source provided"),
+        (r#"{"htpasswd": {}}"#, "x::htpasswd: no credential source provided"),
         (
             r#"{"htpasswd": {"inline": "a:b"}, "client_auth": {}}"#,
-            "extensions::basicauth: only one of `htpasswd` or `client_auth` can be specified",
+            "x: only one of `htpasswd` or `client_auth` can be specified",
         ),
-        (r#"{"htpasswd": {"path": "x"}}"#, "extensions::basicauth::htpasswd: has invalid keys: path"),
+        (r#"{"htpasswd": {"path": "x"}}"#, "x::htpasswd: has invalid keys: path"),
         (
             r#"{"client_auth": {"username": "a:b"}}"#,
-            "extensions::basicauth::client_auth::username: \
+            "x::client_auth::username: \
              invalid authorization format: a username must not contain a colon",
         ),
     ] {

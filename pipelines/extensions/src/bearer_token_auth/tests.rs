@@ -1,7 +1,9 @@
 //! Accepted tokens and the token that is sent.
 
+use component::testing::{build as built, problems};
+
 use super::*;
-use crate::testing::{build as built, refused, start};
+use crate::testing::start;
 
 async fn open(json: &str) -> Capabilities {
     start(&FACTORY, json, &Host::detached()).await.unwrap().0
@@ -77,18 +79,15 @@ async fn a_changed_file_changes_the_tokens() {
 #[tokio::test]
 async fn problems_have_the_collectors_words() {
     for (json, want) in [
-        ("{}", "extensions::bearertokenauth: no bearer token provided"),
-        (r#"{"tokens": []}"#, "extensions::bearertokenauth: no bearer token provided"),
-        (
-            r#"{"token": "a", "tokens": ["b"]}"#,
-            "extensions::bearertokenauth: either tokens or token should be provided, not both",
-        ),
+        ("{}", "x: no bearer token provided"),
+        (r#"{"tokens": []}"#, "x: no bearer token provided"),
+        (r#"{"token": "a", "tokens": ["b"]}"#, "x: either tokens or token should be provided, not both"),
         (
             r#"{"token": "a", "header": "a b"}"#,
-            "extensions::bearertokenauth::header: \"a b\" is no name of a header: expected one such as Authorization",
+            "x::header: \"a b\" is no name of a header: expected one such as Authorization",
         ),
     ] {
-        assert_eq!(refused(&FACTORY, json), [want], "{json}");
+        assert_eq!(problems(&FACTORY, json), [want], "{json}");
     }
     assert!(built(&FACTORY, r#"{"filename": "/no/such"}"#).is_ok(), "files are opened by the start");
     let missing = start(&FACTORY, r#"{"filename": "/no/such"}"#, &Host::detached()).await.err().unwrap();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use component::auth::{Identity, ServerAuth, Unauthenticated};
 use component::context::Metadata;
+use component::testing::{build, problems};
 use component::{Capabilities, ComponentId, Host};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt as _;
@@ -11,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
-use crate::testing::{Response, build, get, read, refused};
+use crate::testing::{Response, get, read};
 
 /// Serves with a section in JSON, at a free port.
 async fn serve(json: &str, host: &Host) -> (String, DropGuard) {
@@ -163,31 +164,28 @@ fn sections_of_the_collector_load() {
         r#"{"endpoint": "h:1", "cors": {"allowed_origins": ["*"]}, "idle_timeout": "1m"}"#,
         r#"{"endpoint": "/run/health.sock", "transport": "unix", "component_health": {}}"#,
     ] {
-        assert!(build(&FACTORY, json).is_ok(), "{json}: {:?}", refused(&FACTORY, json));
+        assert!(build(&FACTORY, json).is_ok(), "{json}: {:?}", problems(&FACTORY, json));
     }
 }
 
 #[test]
 fn problems_have_the_collectors_words() {
     for (json, want) in [
-        (
-            r#"{"endpoint": ""}"#,
-            "extensions::health_check::endpoint: address \"\": missing port in address: expected host:port",
-        ),
-        (r#"{"path": "health"}"#, "extensions::health_check::path: path must start with /"),
-        (r#"{"use_v2": true}"#, "extensions::health_check::use_v2: must specify at least one protocol"),
-        (r#"{"port": 1}"#, "extensions::health_check: has invalid keys: port"),
+        (r#"{"endpoint": ""}"#, "x::endpoint: address \"\": missing port in address: expected host:port"),
+        (r#"{"path": "health"}"#, "x::path: path must start with /"),
+        (r#"{"use_v2": true}"#, "x::use_v2: must specify at least one protocol"),
+        (r#"{"port": 1}"#, "x: has invalid keys: port"),
         (
             r#"{"endpoint": "localhost"}"#,
-            "extensions::health_check::endpoint: address \"localhost\": missing port in address: expected host:port",
+            "x::endpoint: address \"localhost\": missing port in address: expected host:port",
         ),
         (
             r#"{"middlewares": [{"id": "x"}]}"#,
-            "extensions::health_check::middlewares: middleware \"x\" is not supported: expected none",
+            "x::middlewares: middleware \"x\" is not supported: expected none",
         ),
     ] {
-        assert_eq!(refused(&FACTORY, json), [want], "{json}");
+        assert_eq!(problems(&FACTORY, json), [want], "{json}");
     }
-    let v2 = refused(&FACTORY, r#"{"http": {"endpoint": "localhost:1"}}"#);
+    let v2 = problems(&FACTORY, r#"{"http": {"endpoint": "localhost:1"}}"#);
     assert!(v2[0].contains("v2 healthcheck configuration (http/grpc fields) detected"), "{v2:?}");
 }

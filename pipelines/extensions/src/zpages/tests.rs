@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use component::spans::Spans;
 use component::status::{ComponentStatus, GateInfo, PipelineInfo};
+use component::testing::{build, problems};
 use config::Node;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::testing::{build, get, refused};
+use crate::testing::get;
 
 async fn serve(json: &str, host: &Host) -> (String, DropGuard) {
     let node: Node = serde_json::from_str(json).unwrap();
@@ -192,12 +193,12 @@ async fn other_paths_redirect_or_are_not_found() {
 #[test]
 fn problems_have_the_collectors_words() {
     assert_eq!(
-        refused(&FACTORY, r#"{"endpoint": ""}"#),
-        ["extensions::zpages::endpoint: address \"\": missing port in address: expected host:port"]
+        problems(&FACTORY, r#"{"endpoint": ""}"#),
+        ["x::endpoint: address \"\": missing port in address: expected host:port"]
     );
     for json in
         ["{}", "null", r#"{"endpoint": ":55679", "expvar": {"enabled": true}}"#, r#"{"expvar": null}"#]
     {
-        assert!(build(&FACTORY, json).is_ok(), "{json}: {:?}", refused(&FACTORY, json));
+        assert!(build(&FACTORY, json).is_ok(), "{json}: {:?}", problems(&FACTORY, json));
     }
 }

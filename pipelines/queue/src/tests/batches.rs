@@ -1,6 +1,7 @@
 //! Batches: merging, splitting, and the result that each sender gets for its own items.
 
 use component::context::{self, Context, Metadata};
+use component::testing::Delivery;
 
 use super::*;
 
@@ -9,8 +10,8 @@ fn batching(batch: QueueBatchConfig) -> QueueConfig {
     QueueConfig { batch: ::config::Optional::some(batch), ..QueueConfig::default() }
 }
 
-fn sizes(destination: &Destination) -> Vec<usize> {
-    destination.attempts().iter().map(|(_, items)| *items).collect()
+fn sizes(destination: &Sink) -> Vec<usize> {
+    attempts(destination).iter().map(|(_, items)| *items).collect()
 }
 
 async fn wait(millis: u64) {
@@ -19,7 +20,7 @@ async fn wait(millis: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn requests_are_merged_until_size_or_timeout() {
-    let destination = Destination::answering([]);
+    let destination = refusing([]);
     let queue = batching(QueueBatchConfig { min_size: 10, ..QueueBatchConfig::default() });
     let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [4, 5] {
@@ -40,7 +41,7 @@ async fn requests_are_merged_until_size_or_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_never_larger_than_the_maximum() {
-    let destination = Destination::answering([]);
+    let destination = refusing([]);
     let queue = batching(QueueBatchConfig { min_size: 4, max_size: 5, ..QueueBatchConfig::default() });
     let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [3, 17, 1] {
@@ -53,7 +54,7 @@ async fn a_batch_is_never_larger_than_the_maximum() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_by_bytes_is_split_by_bytes() {
-    let destination = Destination::answering([]);
+    let destination = refusing([]);
     let one = spans(1).encoded_len() as i64;
     let batch = QueueBatchConfig {
         min_size: 0,
@@ -71,7 +72,7 @@ async fn a_batch_by_bytes_is_split_by_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn stop_sends_incomplete_batches() {
-    let destination = Destination::answering([]);
+    let destination = refusing([]);
     let stack = Stack::on(&destination, Some(batching(QueueBatchConfig::default())), None).await;
     stack.input.consume(spans(3)).await.unwrap();
     assert_eq!(stack.end().await.sent, 3);
@@ -79,9 +80,8 @@ async fn stop_sends_incomplete_batches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_sender_gets_the_result_of_its_items() {
-    let destination = Destination::answering([]);
+    let destination = refusing([Refused::permanent("no such tenant")]);
     let waiting = QueueConfig { wait_for_result: true, ..QueueConfig::default() };
-    *destination.answers.lock().unwrap() = [Refused::permanent("no such tenant")].into();
     let stack = Stack::on(&destination, Some(waiting), None).await;
     assert_eq!(stack.input.consume(spans(1)).await, Err(Refused::permanent("no such tenant")));
     assert_eq!(stack.input.consume(spans(1)).await, Ok(()));
@@ -93,7 +93,7 @@ async fn a_waiting_sender_gets_the_result_of_its_items() {
     let (host, stop) = (Host::detached(), CancellationToken::new());
     let (id, stages) = (ComponentId::parse("x").unwrap(), Stages { queue: Some(queue), retry: None });
     let metrics = ExporterMetrics::new(&host, &id);
-    let second: Arc<dyn Consumer> = Arc::new(RefusesTheSecond::default());
+    let second = Sink::answering([Ok(()), Err(Refused::permanent("the second"))]);
     let (input, work) =
         super::stack(&host, &id, &Signal::ALL, &stages, second, &metrics, &stop).await.unwrap();
     let (a, b, c) = tokio::join!(input.consume(spans(5)), input.consume(spans(10)), input.consume(spans(10)));
@@ -103,37 +103,16 @@ async fn a_waiting_sender_gets_the_result_of_its_items() {
     work.await;
 }
 
-#[derive(Default)]
-struct RefusesTheSecond(std::sync::atomic::AtomicUsize);
-
-impl Consumer for RefusesTheSecond {
-    fn consume(&self, _: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        let call = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let answer = if call == 1 { Err(Refused::permanent("the second")) } else { Ok(()) };
-        Box::pin(std::future::ready(answer))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn partitions_are_batched_separately_with_their_shared_metadata() {
-    struct Seen(Mutex<Vec<(usize, Vec<String>, bool)>>);
-    impl Consumer for Seen {
-        fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-            let context = context::current();
-            let tenant = context.metadata.get("tenant").to_vec();
-            let has_other = !context.metadata.get("other").is_empty();
-            self.0.lock().unwrap().push((data.items(), tenant, has_other));
-            Box::pin(std::future::ready(Ok(())))
-        }
-    }
-    let seen = Arc::new(Seen(Mutex::default()));
+    let destination = Sink::new();
     let partition = PartitionConfig { metadata_keys: vec!["Tenant".to_owned()] };
     let queue = batching(QueueBatchConfig { partition, ..QueueBatchConfig::default() });
     let id = ComponentId::parse("x").unwrap();
     let stages = Stages { queue: Some(queue), retry: None };
     let (host, stop) = (Host::detached(), CancellationToken::new());
     let metrics = ExporterMetrics::new(&host, &id);
-    let stacked = stack(&host, &id, &Signal::ALL, &stages, seen.clone(), &metrics, &stop);
+    let stacked = stack(&host, &id, &Signal::ALL, &stages, destination.clone(), &metrics, &stop);
     let (input, work) = stacked.await.unwrap();
     for (tenant, items) in [(Some("a"), 1), (Some("b"), 10), (Some("a"), 100), (None, 1000), (Some(""), 5)] {
         let mut metadata = Metadata::default();
@@ -144,7 +123,11 @@ async fn partitions_are_batched_separately_with_their_shared_metadata() {
     }
     stop.cancel();
     work.await;
-    let mut got = seen.0.lock().unwrap().clone();
+    let received = |delivery: Delivery| {
+        let metadata = &delivery.context.metadata;
+        (delivery.data.items(), metadata.get("tenant").to_vec(), !metadata.get("other").is_empty())
+    };
+    let mut got: Vec<_> = destination.deliveries().into_iter().map(received).collect();
     got.sort();
     let of = |items, tenant: &[&str]| (items, tenant.iter().map(|t| (*t).to_owned()).collect(), false);
     assert_eq!(got, [of(5, &[""]), of(10, &["b"]), of(101, &["a"]), of(1000, &[])]);

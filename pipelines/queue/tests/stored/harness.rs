@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
+use component::testing::Metrics;
 use component::{BoxFuture, Capabilities, ComponentId, Consumer, Refused, Running};
 use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
@@ -16,7 +17,7 @@ use queue::{ExporterMetrics, QueueBatchConfig, QueueConfig, RetryConfig, Sizer, 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::observed::{Counts, Observed};
+use super::observed::{self, Counts};
 
 /// The answer of the backend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -213,7 +214,7 @@ pub struct Process {
     /// The input of the queue.
     pub input: Arc<dyn Consumer>,
     metrics: Arc<ExporterMetrics>,
-    observed: Observed,
+    own: Metrics,
     stop: CancellationToken,
     work: JoinSet<()>,
 }
@@ -224,8 +225,8 @@ impl Process {
         let storage = ComponentId::parse("file_storage").unwrap();
         let capabilities =
             Capabilities { storage: Some(Arc::new(Shared(disk.clone()))), ..Capabilities::default() };
-        let observed = Observed::new();
-        let host = observed.host().with_extension(storage, capabilities);
+        let own = Metrics::default();
+        let host = own.host().with_extension(storage, capabilities);
         let id = ComponentId::parse("otlp").unwrap();
         let (metrics, stop) = (ExporterMetrics::new(&host, &id), CancellationToken::new());
         let stages = shape.stages();
@@ -233,12 +234,12 @@ impl Process {
         let (input, running): (_, Running) = stacked.await.unwrap();
         let mut work = JoinSet::new();
         work.spawn(running);
-        Process { input, metrics, observed, stop, work }
+        Process { input, metrics, own, stop, work }
     }
 
     /// Returns the counters.
     pub fn counts(&self) -> Counts {
-        self.observed.counts()
+        observed::counts(&self.own)
     }
 
     /// Returns the size of the queue, in units of its sizer.
