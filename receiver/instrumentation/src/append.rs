@@ -4,9 +4,8 @@
 //! requests count batches. Buffered batches of one signal are therefore appended, with each resource once, up to
 //! [`ITEMS_MAX`] items.
 
-use opentelemetry_proto::tonic::logs::v1::ResourceLogs;
-use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
 use pdata::Data;
+use pdata::shape::{Group, ResourceGroup as _, ScopeGroup as _, Telemetry};
 
 use crate::batch::Batch;
 
@@ -22,60 +21,39 @@ pub(crate) fn append(batch: &mut Batch, other: Batch) -> Result<(), Batch> {
         return Err(other);
     }
     match (&mut batch.data, other.data) {
-        (Data::Logs(all), Data::Logs(more)) => {
-            let all = &mut all.make_mut().resource_logs;
-            more.into_inner().resource_logs.into_iter().for_each(|of| logs(all, of));
-        }
+        (Data::Logs(all), Data::Logs(more)) => merge(all.make_mut(), more.into_inner()),
         (Data::Metrics(all), Data::Metrics(more)) => {
             all.make_mut().resource_metrics.extend(more.into_inner().resource_metrics);
         }
-        (Data::Traces(all), Data::Traces(more)) => {
-            let all = &mut all.make_mut().resource_spans;
-            more.into_inner().resource_spans.into_iter().for_each(|of| spans(all, of));
-        }
+        (Data::Traces(all), Data::Traces(more)) => merge(all.make_mut(), more.into_inner()),
         (_, data) => return Err(Batch { data, ..other }),
     }
     Ok(())
 }
 
-fn logs(all: &mut Vec<ResourceLogs>, more: ResourceLogs) {
-    put(
-        all,
-        more,
-        |a, b| a.resource == b.resource,
-        |of, more| {
-            for scope in more.scope_logs {
-                let into = &mut of.scope_logs;
-                put(
-                    into,
-                    scope,
-                    |a, b| a.scope == b.scope,
-                    |of, more| of.log_records.extend(more.log_records),
-                );
-            }
-        },
-    );
+/// Adds data to other data, so that each resource and each of its scopes is there once.
+fn merge<T: Telemetry>(all: &mut T, more: T) {
+    let add_items = |into: &mut ScopeOf<T>, mut scope: ScopeOf<T>| into.parts_mut().append(scope.parts_mut());
+    let add_scopes =
+        |into: &mut T::Part, group: T::Part| put(into, group, |a, b| a.scope() == b.scope(), add_items);
+    put(all, more, |a, b| a.resource() == b.resource(), add_scopes);
 }
 
-fn spans(all: &mut Vec<ResourceSpans>, more: ResourceSpans) {
-    put(
-        all,
-        more,
-        |a, b| a.resource == b.resource,
-        |of, more| {
-            for scope in more.scope_spans {
-                let into = &mut of.scope_spans;
-                put(into, scope, |a, b| a.scope == b.scope, |of, more| of.spans.extend(more.spans));
-            }
-        },
-    );
-}
+type ScopeOf<T> = <<T as Group>::Part as Group>::Part;
 
-/// Adds the items of `more` to the entry of `all` that `is_same`, usually the last one, or appends `more`.
-fn put<T>(all: &mut Vec<T>, more: T, is_same: impl Fn(&T, &T) -> bool, add: impl FnOnce(&mut T, T)) {
-    match all.iter_mut().rfind(|of| is_same(of, &more)) {
-        Some(of) => add(of, more),
-        None => all.push(more),
+/// Adds each part of `more` to the part of `all` that `is_same`, usually the last one, or appends it.
+fn put<G: Group>(
+    all: &mut G,
+    mut more: G,
+    is_same: impl Fn(&G::Part, &G::Part) -> bool,
+    add: impl Fn(&mut G::Part, G::Part),
+) {
+    let all = all.parts_mut();
+    for part in more.parts_mut().drain(..) {
+        match all.iter_mut().rfind(|of| is_same(of, &part)) {
+            Some(of) => add(of, part),
+            None => all.push(part),
+        }
     }
 }
 
@@ -84,7 +62,7 @@ mod tests {
     use opentelemetry_proto::tonic::common::v1::KeyValue;
     use opentelemetry_proto::tonic::metrics::v1::{MetricsData, ResourceMetrics};
     use opentelemetry_proto::tonic::resource::v1::Resource;
-    use opentelemetry_proto::tonic::trace::v1::{ScopeSpans, Span, TracesData};
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
     use pdata::Payload;
 
     use super::*;

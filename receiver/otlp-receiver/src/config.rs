@@ -112,9 +112,6 @@ const MIB: usize = 1024 * 1024;
 const GRPC_BYTES_MAX: usize = 4 * MIB;
 const HTTP_BYTES_MAX: usize = 20 * MIB;
 
-/// Where profiles are posted to: the one path that is not configured, as in the Collector.
-const PROFILES_URL_PATH: &str = "/v1development/profiles";
-
 impl GrpcConfig {
     pub(crate) fn message_bytes_max(&self) -> usize {
         match usize::try_from(self.max_recv_msg_size_mib) {
@@ -175,7 +172,8 @@ impl HttpConfig {
             Signal::Logs => &self.logs_url_path,
             Signal::Metrics => &self.metrics_url_path,
             Signal::Traces => &self.traces_url_path,
-            Signal::Profiles => PROFILES_URL_PATH,
+            // The path of profiles has no key, as in the Collector.
+            Signal::Profiles => pdata::otlp::http_path(signal),
         };
         if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
     }

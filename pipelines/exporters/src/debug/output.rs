@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use component::ComponentId;
-use pdata::Signal;
+use pdata::{PerSignal, Signal};
 
 use super::DebugConfig;
 
@@ -22,7 +22,7 @@ pub(super) struct Output {
 
 struct Inner {
     writers: Vec<Box<dyn Write + Send>>,
-    seconds: [Second; 3],
+    seconds: PerSignal<Second>,
 }
 
 /// The number of batches of a signal in the current second.
@@ -48,7 +48,7 @@ impl Output {
         log_of: Option<ComponentId>,
         config: &DebugConfig,
     ) -> Self {
-        let seconds = [Second { begin: Instant::now(), batches: 0 }; 3];
+        let seconds = PerSignal::from_fn(|_| Second { begin: Instant::now(), batches: 0 });
         let sampling = (config.sampling_initial, config.sampling_thereafter);
         Output { log_of, sampling, inner: Mutex::new(Inner { writers, seconds }) }
     }
@@ -62,7 +62,7 @@ impl Output {
         text: Option<&str>,
     ) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if !inner.seconds[signal as usize].takes(self.sampling, Instant::now()) {
+        if !inner.seconds[signal].takes(self.sampling, Instant::now()) {
             return Ok(());
         }
         let mut lines = String::new();

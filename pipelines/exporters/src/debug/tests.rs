@@ -80,6 +80,17 @@ fn basic_counts() {
 }
 
 #[test]
+fn profiles_are_written_at_every_verbosity() {
+    let json = r#"{"resourceProfiles":[{"scopeProfiles":[{"profiles":[{"samples":[{},{}]}]}]}]}"#;
+    let profiles = pdata::json::decode(Signal::Profiles, json.as_bytes()).unwrap();
+    for verbosity in [Verbosity::Basic, Verbosity::Normal, Verbosity::Detailed] {
+        let text = print(verbosity, &profiles, None);
+        let summary = "Profiles\t{\"resource profiles\": 1, \"samples\": 2}\n";
+        assert!(text.starts_with(summary), "{verbosity:?}: {text}");
+    }
+}
+
+#[test]
 fn a_line_of_the_log_has_the_time_and_the_exporter() {
     let id = ComponentId::parse("debug/x").unwrap();
     let line = print(Verbosity::Basic, &data(Signal::Traces), Some(id));

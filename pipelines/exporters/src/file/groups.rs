@@ -12,12 +12,9 @@ use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::logs::v1::LogsData;
-use opentelemetry_proto::tonic::metrics::v1::MetricsData;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::TracesData;
-use pdata::Data;
-use pdata::Payload;
+use pdata::shape::{ResourceGroup as _, Telemetry};
+use pdata::{Data, Payload};
 use semconv::own_metric;
 
 use super::config::GroupByConfig;
@@ -133,30 +130,35 @@ impl Groups {
 
 /// Groups the resources of a batch by their attribute, and counts those without it.
 fn split(data: &Data, attribute: &str) -> (Vec<(String, Data)>, u64) {
-    macro_rules! by_segment {
-        ($data:ident, $wrap:ident, $all:ident . $list:ident) => {{
-            let mut parts: Vec<(String, $all)> = Vec::new();
-            let mut dropped = 0;
-            for r in &$data.$list {
-                let Some(segment) = segment(r.resource.as_ref(), attribute) else {
-                    dropped += 1;
-                    continue;
-                };
-                match parts.iter_mut().find(|(known, _)| known == segment) {
-                    Some((_, part)) => part.$list.push(r.clone()),
-                    None => parts.push((segment.to_owned(), $all { $list: vec![r.clone()] })),
-                }
-            }
-            (parts.into_iter().map(|(s, part)| (s, Data::$wrap(Payload::new(part)))).collect(), dropped)
-        }};
-    }
     match data {
-        Data::Logs(d) => by_segment!(d, Logs, LogsData.resource_logs),
-        Data::Metrics(d) => by_segment!(d, Metrics, MetricsData.resource_metrics),
-        Data::Traces(d) => by_segment!(d, Traces, TracesData.resource_spans),
+        Data::Logs(d) => by_segment(&**d, attribute, Data::Logs),
+        Data::Metrics(d) => by_segment(&**d, attribute, Data::Metrics),
+        Data::Traces(d) => by_segment(&**d, attribute, Data::Traces),
         // Profiles share one dictionary per batch and are not supported by this exporter.
         Data::Profiles(_) => (Vec::new(), 0),
     }
+}
+
+fn by_segment<T: Telemetry>(
+    data: &T,
+    attribute: &str,
+    wrap: fn(Payload<T>) -> Data,
+) -> (Vec<(String, Data)>, u64) {
+    let mut parts: Vec<(&str, T)> = Vec::new();
+    let mut dropped = 0;
+    for group in data.parts() {
+        let Some(segment) = segment(group.resource(), attribute) else {
+            dropped += 1;
+            continue;
+        };
+        if !parts.iter().any(|(known, _)| *known == segment) {
+            parts.push((segment, data.without_parts()));
+        }
+        let part = parts.iter_mut().find(|(known, _)| *known == segment);
+        part.into_iter().for_each(|(_, part)| part.parts_mut().push(group.clone()));
+    }
+    let wrapped = |(segment, part): (&str, T)| (segment.to_owned(), wrap(Payload::new(part)));
+    (parts.into_iter().map(wrapped).collect(), dropped)
 }
 
 fn segment<'a>(resource: Option<&'a Resource>, attribute: &str) -> Option<&'a str> {

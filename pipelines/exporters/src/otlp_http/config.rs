@@ -71,22 +71,22 @@ impl OtlpHttpConfig {
         let base =
             base.filter(|url| HttpEndpoint::parse(url).map_err(|e| problems.add("endpoint", e)).is_ok());
         Signal::ALL.map(|signal| {
-            let (key, own, path) = self.endpoint_of(signal);
+            let (key, own) = self.endpoint_of(signal);
             match base {
-                Some(base) if own.is_empty() => HttpEndpoint::join(base, path).ok(),
+                Some(base) if own.is_empty() => HttpEndpoint::join(base, pdata::otlp::http_path(signal)).ok(),
                 None if own.is_empty() => None,
                 _ => HttpEndpoint::parse(own).map_err(|e| problems.add(key, e)).ok(),
             }
         })
     }
 
-    /// The key of a signal's own endpoint, its value, and the path behind the common one.
-    fn endpoint_of(&self, signal: Signal) -> (&'static str, &str, &'static str) {
+    /// Returns the key of a signal's own endpoint, and its value.
+    fn endpoint_of(&self, signal: Signal) -> (&'static str, &str) {
         match signal {
-            Signal::Logs => ("logs_endpoint", &self.logs_endpoint, "/v1/logs"),
-            Signal::Metrics => ("metrics_endpoint", &self.metrics_endpoint, "/v1/metrics"),
-            Signal::Traces => ("traces_endpoint", &self.traces_endpoint, "/v1/traces"),
-            Signal::Profiles => ("profiles_endpoint", &self.profiles_endpoint, "/v1development/profiles"),
+            Signal::Logs => ("logs_endpoint", &self.logs_endpoint),
+            Signal::Metrics => ("metrics_endpoint", &self.metrics_endpoint),
+            Signal::Traces => ("traces_endpoint", &self.traces_endpoint),
+            Signal::Profiles => ("profiles_endpoint", &self.profiles_endpoint),
         }
     }
 

@@ -61,8 +61,8 @@ sending_queue:
 impl PayloadEncoding {
     fn content_type(self) -> &'static str {
         match self {
-            PayloadEncoding::Proto => "application/x-protobuf",
-            PayloadEncoding::Json => "application/json",
+            PayloadEncoding::Proto => pdata::otlp::PROTOBUF,
+            PayloadEncoding::Json => pdata::otlp::JSON,
         }
     }
 }

@@ -14,6 +14,8 @@ use opentelemetry_otlp::{
     WithHttpConfig as _, WithTonicConfig as _,
 };
 use opentelemetry_sdk::metrics::Temporality as SdkTemporality;
+use pdata::Signal;
+use pdata::otlp::http_path;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use transport::Parts;
@@ -50,7 +52,7 @@ pub enum OtlpError {
 
 /// Defines a constructor for one of the three exporters, whose builders are alike.
 macro_rules! exporter {
-    ($(#[$doc:meta])* $name:ident -> $exporter:ident, $path:literal, |$builder:ident, $otlp:ident| $with:expr) => {
+    ($(#[$doc:meta])* $name:ident -> $exporter:ident, $signal:ident, |$builder:ident, $otlp:ident| $with:expr) => {
         $(#[$doc])*
         pub(super) fn $name($otlp: &Otlp) -> Result<$exporter, OtlpError> {
             let $builder = $exporter::builder();
@@ -67,7 +69,7 @@ macro_rules! exporter {
                 }
                 Protocol::HttpProtobuf => {
                     let builder = builder.with_http().with_http_client(Sender::new($otlp)?).with_headers(pairs($otlp)?);
-                    let endpoint = url($otlp, $path)?.to_string();
+                    let endpoint = url($otlp, http_path(Signal::$signal))?.to_string();
                     let builder = builder.with_endpoint(endpoint).with_timeout($otlp.timeout);
                     match $otlp.is_compressed {
                         true => builder.with_compression(Compression::Gzip).build()?,
@@ -81,11 +83,11 @@ macro_rules! exporter {
 
 exporter! {
     /// Creates an exporter of log records. Must be called in a Tokio runtime.
-    logs -> LogExporter, "/v1/logs", |builder, otlp| builder
+    logs -> LogExporter, Logs, |builder, otlp| builder
 }
 exporter! {
     /// Creates an exporter of metrics. Must be called in a Tokio runtime.
-    metrics -> MetricExporter, "/v1/metrics", |builder, otlp| builder.with_temporality(match otlp.temporality {
+    metrics -> MetricExporter, Metrics, |builder, otlp| builder.with_temporality(match otlp.temporality {
         Temporality::Cumulative => SdkTemporality::Cumulative,
         Temporality::Delta => SdkTemporality::Delta,
         Temporality::LowMemory => SdkTemporality::LowMemory,
@@ -93,7 +95,7 @@ exporter! {
 }
 exporter! {
     /// Creates an exporter of spans. Must be called in a Tokio runtime.
-    spans -> SpanExporter, "/v1/traces", |builder, otlp| builder
+    spans -> SpanExporter, Traces, |builder, otlp| builder
 }
 
 fn channel(otlp: &Otlp) -> Result<Channel, OtlpError> {

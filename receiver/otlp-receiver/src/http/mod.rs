@@ -225,8 +225,8 @@ impl Encoding {
 
     fn media_type(self) -> &'static str {
         match self {
-            Encoding::Proto => "application/x-protobuf",
-            Encoding::Json => "application/json",
+            Encoding::Proto => pdata::otlp::PROTOBUF,
+            Encoding::Json => pdata::otlp::JSON,
         }
     }
 
