@@ -5,7 +5,7 @@ use probe_abi::fold::COUNTERS;
 use probe_abi::record::{Header, NOT_SEEN, RecordKind};
 use zerocopy::IntoBytes;
 
-/// Step number `n` of a server that decodes in 20 ms, with some spread and now and then a slow one.
+/// Returns step number `n` of a server that decodes in 20 ms, with some spread and occasional slow steps.
 pub fn step(n: u64) -> StepRecord {
     let spread = probe_abi::fold::mix(n) % 2_000_000;
     let slow = if n % 1_000 == 999 { 60_000_000 } else { 0 };

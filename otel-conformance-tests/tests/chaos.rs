@@ -111,8 +111,8 @@ impl World {
         self.backend.set(Mood::Takes);
         let (acknowledged, unsure) = self.senders.stop();
         let all_came = || {
-            let came = self.backend.delivered();
-            acknowledged.iter().all(|id| came.contains_key(id))
+            let delivered = self.backend.delivered();
+            acknowledged.iter().all(|id| delivered.contains_key(id))
         };
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE && !all_came() {
@@ -155,7 +155,7 @@ fn judge(name: &str, report: &Report) {
     eprintln!("{name}: {report}");
     assert!(report.acknowledged > 0, "something was sent");
     assert_eq!(report.missing, 0, "acknowledged and never delivered");
-    assert!(report.duplicates <= report.duplicates_max, "more came twice than was under way");
+    assert!(report.duplicates <= report.duplicates_max, "more delivered twice than was under way");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn until_acknowledged(world: &World) {
 }
 
 #[test]
-fn corrupted_databases_are_set_aside_and_do_not_stop_the_start() {
+fn corrupted_databases_are_set_aside_at_the_start() {
     if let Some(why) = agent::missing() {
         return eprintln!("skipped: {why}");
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_calls_wait_for_a_stream_an_event_or_a_device() {
+    fn sync_calls_wait_for_a_stream_event_or_device() {
         let enter = |symbol, direction| cookie_of(symbol).on_enter(|| direction);
         let (back, there) = (Direction::DeviceToHost, Direction::HostToDevice);
         assert_eq!(enter("cudaMemcpy", back), Enter::AwaitStream);

@@ -82,10 +82,10 @@ fn check_spans(job: &Job, spans: &[ReportedItem]) {
         let key = (call.pid, names[&call.communicator].clone(), call.seq.unwrap());
         let span = reported.get(&key).unwrap_or_else(|| panic!("not reported: {call:?}"));
         let (operation, datatype, reduction, bytes) = moved(call).unwrap();
-        let said = ["nccl.operation", "nccl.datatype", "nccl.reduction"].map(|key| span.text(key));
-        assert_eq!(said, [operation, datatype, reduction], "{call:?}");
-        let said: [u64; 3] = ["nccl.bytes", "nccl.rank", "nccl.nranks"].map(|key| span.number(key));
-        assert_eq!(said, [bytes, call.rank.into(), call.nranks.into()], "{call:?}");
+        let reported = ["nccl.operation", "nccl.datatype", "nccl.reduction"].map(|key| span.text(key));
+        assert_eq!(reported, [operation, datatype, reduction], "{call:?}");
+        let reported: [u64; 3] = ["nccl.bytes", "nccl.rank", "nccl.nranks"].map(|key| span.number(key));
+        assert_eq!(reported, [bytes, call.rank.into(), call.nranks.into()], "{call:?}");
     }
 }
 
@@ -210,9 +210,9 @@ fn every_collective_is_reported_as_the_oracle_logged_it() {
 
     // Arrival times of the ranks by collective.
     let calls = job.calls();
-    let mut came: BTreeMap<(&str, u64), Vec<&NcclLine>> = BTreeMap::new();
+    let mut arrivals: BTreeMap<(&str, u64), Vec<&NcclLine>> = BTreeMap::new();
     for call in calls.iter().filter(|c| c.seq.is_some()) {
-        came.entry((&call.communicator, call.seq.unwrap())).or_default().push(call);
+        arrivals.entry((&call.communicator, call.seq.unwrap())).or_default().push(call);
     }
     let part = |call: &NcclLine| {
         let is_it = |s: &&ReportedItem| {
@@ -224,7 +224,7 @@ fn every_collective_is_reported_as_the_oracle_logged_it() {
         spans.iter().find(is_it).unwrap()
     };
     let mut skews = Vec::new();
-    for ranks in came.values() {
+    for ranks in arrivals.values() {
         let (first, last) = (ranks.iter().map(|c| c.entry_ns).min(), ranks.iter().map(|c| c.entry_ns).max());
         let skew_ns = last.unwrap() - first.unwrap();
         // A span reported before the last arrival has no skew.

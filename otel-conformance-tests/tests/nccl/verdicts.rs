@@ -59,36 +59,36 @@ fn watch(script: &str, late: &[Late]) -> Option<(Job, Vec<ReportedItem>)> {
 #[track_caller]
 fn check(job: &Job, reported: &[ReportedItem], late: &[Late]) {
     let calls = job.calls();
-    for said in reported {
-        let is_meant = |late: &Late| {
+    for event in reported {
+        let is_late = |late: &Late| {
             let pid = job.ranks[late.rank as usize];
-            let its = calls.iter().find(|c| c.pid == pid && c.communicator == late.communicator);
-            let who = (said.pid, said.number::<u32>("nccl.rank"), said.text("nccl.communicator.hash"));
-            who == (pid, its.unwrap().rank, &job.hash(late.communicator))
+            let own = calls.iter().find(|c| c.pid == pid && c.communicator == late.communicator);
+            let who = (event.pid, event.number::<u32>("nccl.rank"), event.text("nccl.communicator.hash"));
+            who == (pid, own.unwrap().rank, &job.hash(late.communicator))
         };
-        assert!(late.iter().any(is_meant) || was_late(&calls, said), "no rank was late: {said:#?}");
+        assert!(late.iter().any(is_late) || was_late(&calls, event), "no rank was late: {event:#?}");
     }
     late.iter().for_each(|late| check_time(job, reported, late));
 }
 
 /// Returns whether the oracle log confirms a straggler, because ranks are also late on a busy machine: it is later
 /// than the median of all ranks in as many of the last collectives as reported.
-fn was_late(calls: &[NcclLine], said: &ReportedItem) -> bool {
-    let seq: u64 = said.number("nccl.sequence");
+fn was_late(calls: &[NcclLine], event: &ReportedItem) -> bool {
+    let seq: u64 = event.number("nccl.sequence");
     let [rounds, rounds_late] =
-        ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| said.number::<u64>(key));
-    let Some(communicator) = calls.iter().find(|c| c.pid == said.pid && c.seq == Some(seq)) else {
+        ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| event.number::<u64>(key));
+    let Some(communicator) = calls.iter().find(|c| c.pid == event.pid && c.seq == Some(seq)) else {
         return false;
     };
     let is_late = |seq: &u64| {
         let of = calls.iter().filter(|c| c.seq == Some(*seq) && c.communicator == communicator.communicator);
-        let mut came: Vec<u64> = of.clone().map(|c| c.entry_ns).collect();
-        came.sort_unstable();
-        let own = of.clone().find(|c| c.pid == said.pid);
-        own.is_some_and(|own| own.entry_ns > came[came.len() / 2] + LATENESS_MIN.as_nanos() as u64)
+        let mut arrivals: Vec<u64> = of.clone().map(|c| c.entry_ns).collect();
+        arrivals.sort_unstable();
+        let own = of.clone().find(|c| c.pid == event.pid);
+        own.is_some_and(|own| own.entry_ns > arrivals[arrivals.len() / 2] + LATENESS_MIN.as_nanos() as u64)
     };
     let late = (seq + 1 - rounds..=seq).filter(is_late).count() as u64;
-    println!("{}: {late} of {rounds} by the ranks' own log", said.body);
+    println!("{}: {late} of {rounds} by the ranks' own log", event.body);
     late >= rounds_late
 }
 
@@ -98,9 +98,9 @@ fn check_time(job: &Job, reported: &[ReportedItem], late: &Late) {
     let is_it = |c: &&NcclLine| c.late_ns == late.by_ms * 1_000_000 && c.pid == job.ranks[late.rank as usize];
     let begin = calls.iter().find(is_it).unwrap();
     let first_seq = begin.seq.unwrap();
-    let of_it = reported.iter().filter(|said| said.pid == begin.pid);
+    let of_it = reported.iter().filter(|event| event.pid == begin.pid);
     let first = of_it
-        .map(|said| (said.number::<u64>("nccl.sequence"), said.at_ns))
+        .map(|event| (event.number::<u64>("nccl.sequence"), event.at_ns))
         .find(|(seq, _)| *seq >= first_seq);
     let (seq, at_ns) = first.unwrap_or_else(|| panic!("{late:?} is not named: {reported:#?}"));
     let unix_ns = begin.entry_ns.wrapping_add_signed(capture::offsets().to_unix_ns);
@@ -123,7 +123,7 @@ fn job(ranks: usize, seed: usize, turns: u64, late: &[Late]) -> String {
 }
 
 #[test]
-fn late_rank_of_eight_is_named_in_time_and_no_other() {
+fn only_the_late_rank_of_eight_is_named() {
     for seed in 1..=times() {
         let late = [Late::new(3, 5, 60, 80), Late::new(6, 20, 130, 150), Late::new(1, 100, 200, 206)];
         let Some((job, reported)) = watch(&job(8, seed, 210, &late), &late) else { return };
@@ -132,7 +132,7 @@ fn late_rank_of_eight_is_named_in_time_and_no_other() {
 }
 
 #[test]
-fn late_rank_of_64_is_named_in_time_and_no_other() {
+fn only_the_late_rank_of_64_is_named() {
     for seed in 1..=times() {
         // On two CPUs 64 ranks arrive over milliseconds, so a delay of 5 ms may need the widest window.
         let late = [Late::new(40, 5, 40, 72), Late::new(7, 20, 100, 120), Late::new(63, 100, 150, 156)];
@@ -178,10 +178,10 @@ fn jitter_alone_names_no_rank() {
     inbox.until_sum("nccl.collective.count", made as f64);
     drop(agent);
     let verdicts: Vec<ReportedItem> =
-        inbox.logs().into_iter().filter(|said| said.name == "nccl.straggler").collect();
+        inbox.logs().into_iter().filter(|event| event.name == "nccl.straggler").collect();
     println!("{made} calls of 8 ranks in {:?}", began.elapsed());
     let calls = job.calls();
-    let wrong: Vec<&ReportedItem> = verdicts.iter().filter(|said| !was_late(&calls, said)).collect();
+    let wrong: Vec<&ReportedItem> = verdicts.iter().filter(|event| !was_late(&calls, event)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -50,7 +50,7 @@ fn unix(ns: u64) -> u64 {
 /// Returns the spans of outliers that overlap a step; noise of the machine may cause others.
 fn outliers_in<'a>(spans: &'a [ReportedItem], step: &StepLine) -> Vec<&'a ReportedItem> {
     let (from, to) = (unix(step.first_ns), unix(step.exit_ns));
-    let is_meant =
+    let overlaps =
         |s: &&ReportedItem| s.name.starts_with("infer.outlier.") && s.at_ns < to && s.end_ns > from;
-    spans.iter().filter(|s| s.pid == step.pid).filter(is_meant).collect()
+    spans.iter().filter(|s| s.pid == step.pid).filter(overlaps).collect()
 }

@@ -24,7 +24,7 @@ pub trait ServerAuth: Send + Sync {
 
 /// Signs requests that go out.
 pub trait ClientAuth: Send + Sync {
-    /// The headers to set, names in lower case, for data that came in under `context`. An error is why there
-    /// are none now, for the log; the request is then not sent, and may be tried again.
+    /// Returns the headers to set, with names in lower case, for data that arrived under `context`. On an error,
+    /// which is logged, the request is not sent and may be retried.
     fn headers(&self, context: &Context) -> Result<Vec<(String, String)>, String>;
 }

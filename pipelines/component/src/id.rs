@@ -55,12 +55,12 @@ impl ComponentId {
         Ok(ComponentId { kind: kind.to_owned(), name: name.unwrap_or_default().to_owned() })
     }
 
-    /// The type: which factory builds it.
+    /// Returns the type, which selects the factory.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The name after the slash; empty where there is none.
+    /// Returns the name after the slash; empty if there is none.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -60,7 +60,7 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.reveal()))
     }
 
-    /// True where there is none.
+    /// Returns whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -28,7 +28,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A row for a key of type `T` whose default is `default`. `doc` is the text of its doc comment.
+    /// Creates a row for a key of type `T` whose default is `default`. `doc` is the text of its doc comment.
     pub fn new<T: Setting>(
         name: &'static str,
         doc: &str,
@@ -50,10 +50,10 @@ impl Key {
 
 /// A section of the configuration, declared by [`section!`](crate::section!).
 pub trait Keys: Default + Setting {
-    /// The names of all keys.
+    /// Returns the names of all keys.
     fn names() -> &'static [&'static str];
 
-    /// The rows of all keys, with the values of `self` as their defaults.
+    /// Returns the rows of all keys, with the values of `self` as their defaults.
     fn keys(&self) -> Vec<Key>;
 
     /// Reads the next value of `map` into the key `name`. False, and nothing read, if there is no such key.

@@ -107,7 +107,7 @@ fn value(kind: Kind, field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Res
     }
 }
 
-/// A number of up to 64 bits: seven in each byte, the last of which has its high bit clear.
+/// Reads a varint of up to 64 bits: seven in each byte, the last of which has its high bit clear.
 fn varint(rest: &mut &[u8]) -> Result<u64, WireError> {
     let mut number = 0;
     for (index, byte) in rest.iter().take(10).enumerate() {

@@ -40,7 +40,7 @@ pub(crate) struct Rebound {
 }
 
 impl Rebound {
-    /// The rule, where it is on.
+    /// Returns the rule, if compaction is enabled.
     pub(crate) fn of(config: &CompactionConfig) -> Option<Self> {
         let bytes = |mib: i64| u64::try_from(mib).unwrap_or(0).saturating_mul(1 << 20);
         config.on_rebound.then(|| Rebound {
@@ -50,7 +50,7 @@ impl Rebound {
         })
     }
 
-    /// True for a file of these sizes.
+    /// Returns whether a file of these sizes is compacted.
     pub(crate) fn applies(&self, file_bytes: u64, stored_bytes: u64) -> bool {
         file_bytes > self.needed_bytes && stored_bytes < self.trigger_bytes
     }

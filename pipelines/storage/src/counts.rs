@@ -43,7 +43,7 @@ pub struct CountsSnapshot {
 }
 
 impl Counts {
-    /// The counts now.
+    /// Returns the current counts.
     pub fn snapshot(&self) -> CountsSnapshot {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         CountsSnapshot {

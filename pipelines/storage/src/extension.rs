@@ -75,7 +75,7 @@ impl FileStorageConfig {
         }
     }
 
-    /// The mode of a directory that is made.
+    /// Returns the permissions of created directories.
     fn mode(&self) -> Result<u32, &'static str> {
         let octal = u32::from_str_radix(&self.directory_permissions, 8)
             .map_err(|_| "directory_permissions value must be a valid octal representation")?;

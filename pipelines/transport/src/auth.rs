@@ -23,12 +23,12 @@ config::section! {
     }
 }
 
-/// The id in the key `authenticator`; a problem with the section at `path` where it is none.
+/// Parses the id in the key `authenticator`; an invalid one is a problem with the section at `path`.
 pub fn authenticator(path: &str, text: &str, problems: &mut Problems<'_>) -> Option<ComponentId> {
     ComponentId::parse(text).map_err(|e| problems.add(&format!("{path}::authenticator"), e.to_string())).ok()
 }
 
-/// The headers of a request as components see them. What is no text is left out.
+/// Returns the headers of a request as components access them. Values that are not text are omitted.
 pub fn metadata(headers: &HeaderMap) -> Metadata {
     let mut metadata = Metadata::default();
     for (name, value) in headers {

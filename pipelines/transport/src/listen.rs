@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stale_unix_socket_is_replaced_but_not_one_in_use() {
+    async fn only_stale_unix_sockets_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("otlp.sock");
         let endpoint = path.to_str().unwrap();

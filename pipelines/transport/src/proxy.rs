@@ -18,7 +18,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub struct Proxy(Option<Arc<Matcher>>);
 
 impl Proxy {
-    /// Never uses a proxy.
+    /// Returns settings that never use a proxy.
     pub fn none() -> Self {
         Proxy(None)
     }

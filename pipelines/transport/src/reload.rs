@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_reloaded_when_configured_and_kept_if_that_fails() {
+    fn a_failed_reload_keeps_the_previous_value() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         fs::write(&path, "one").unwrap();

@@ -279,7 +279,7 @@ async fn requests_work_over_a_unix_socket() {
     server.running.await.unwrap();
 }
 
-/// A proxy that records the requests, opens a tunnel to `to`, and requires a password.
+/// Starts a proxy that records the requests, opens a tunnel to `to`, and requires a password.
 async fn proxy(to: Option<String>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -76,7 +76,7 @@ fn rows(page: &mut String, above: &str, keys: &[Key]) {
     }
 }
 
-/// The mark of an item of a list or map.
+/// Returns the path suffix of the items of a list or map.
 fn item(kind: &str) -> &'static str {
     match kind.split_once(" of ") {
         Some(("list", _)) => "[]",

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn share_of_cycles_is_share_of_time_and_restarts_are_ignored() {
+    fn share_of_throttled_cycles_is_that_of_time() {
         let mut residency = Residency::default();
         residency.pass(at(0, 1000, 10), at(1000, 2000, 260));
         assert_eq!((residency.total_ns[3], active(residency.reasons())), (250_000_000, vec!["sw_power_cap"]));

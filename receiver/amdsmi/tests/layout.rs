@@ -3,7 +3,7 @@
 //! The offsets that are read and the prototypes that are called are compared with those of each version. Skipped with a
 //! message without Python or a package index.
 
-#![allow(clippy::print_stdout, reason = "what is skipped is said")]
+#![allow(clippy::print_stdout, reason = "a skip prints its reason")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use std::path::{Path, PathBuf};

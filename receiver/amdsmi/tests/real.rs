@@ -4,7 +4,7 @@
 //! A folder that is mounted over `/sys` for one child simulates the kernel: the files that the library reads of an
 //! MI300X, and a table of metrics in the layout of the kernel's driver (`gpu_metrics_v1_6` of kgd_pp_interface.h).
 
-#![allow(clippy::print_stdout, reason = "what was seen or skipped is said")]
+#![allow(clippy::print_stdout, reason = "what was seen or skipped is printed")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use std::fs;
@@ -74,7 +74,7 @@ fn child() {
     assert_eq!((opened, readings.len()), (Ok(()), 1));
     let reading = &readings[0];
     assert_eq!(reading.identity.pci, "0000:c1:00.0");
-    let said = |query| reading.value(query).map_err(Fault::name);
+    let value = |query| reading.value(query).map_err(Fault::name);
     use DriverQuery::*;
     let expected = [
         (ClockGraphics, Ok(2100)),
@@ -100,7 +100,7 @@ fn child() {
         (XgmiReceived, Ok(2000 * 1024)),
         (XgmiTransmitted, Ok(4000 * 1024)),
     ];
-    assert_eq!(expected.map(|(query, _)| (query, said(query))), expected);
+    assert_eq!(expected.map(|(query, _)| (query, value(query))), expected);
 }
 
 /// Creates the `/sys` of a machine with one CPU and one GPU.

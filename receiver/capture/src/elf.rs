@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_c_library_are_found_and_missing_ones_listed() {
+    fn functions_of_libc_are_found_and_missing_ones_listed() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let Some(path) =
             maps.lines().filter_map(|l| l.split_whitespace().last()).find(|p| p.contains("libc.so"))

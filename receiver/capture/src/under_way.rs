@@ -77,7 +77,7 @@ fn recorded(calls: &Calls) -> Outermost {
     Outermost { map: Map::Callers, depth: calls.depth, cookie: frame.cookie, entry_ns }
 }
 
-/// The call of the runtime or the driver that the thread is inside of.
+/// Returns the outermost call of the runtime or the driver that the thread is in.
 fn timed(kernel: &Kernel, tid: u32) -> Option<Outermost> {
     let thread: ThreadFold = transmute!(kernel.threads.get(&tid, 0).ok()?);
     let frame = &thread.frames[0];

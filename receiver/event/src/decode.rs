@@ -89,7 +89,7 @@ fn read<T: FromBytes>(kind: u16, bytes: &[u8]) -> Result<T, DecodeError> {
     T::read_from_bytes(bytes).map_err(|_| length)
 }
 
-/// `entry` and `exit` are the memory that the record has room for.
+/// Decodes the call arguments; `entry` and `exit` are the memory in the record.
 fn call_args(record: &ArgsRecord, entry: &[u8], exit: &[u8]) -> Record {
     let part = |memory: &[u8], bytes: u32| memory[..memory.len().min(bytes as usize)].to_vec();
     Record::CallArgs(CallArgs {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_as_long_as_it_was_read_and_never_longer_than_its_place() {
+    fn memory_has_the_length_that_was_read() {
         let mut bytes = vec![7u8; size_of::<LongArgsRecord>()];
         bytes[..2].copy_from_slice(&7u16.to_ne_bytes());
         let at = std::mem::offset_of!(ArgsRecord, entry_bytes);

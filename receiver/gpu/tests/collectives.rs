@@ -61,7 +61,7 @@ fn operations_and_bytes_are_counted() {
 }
 
 #[test]
-fn a_wait_has_two_parts_and_ends_with_its_sync_call() {
+fn a_wait_has_two_parts() {
     let mut job = Job::new(4, 1_000);
     job.rounds(10, late(20 * MS));
     let output = analysed(&job_events(&job), Settings::default());

@@ -233,7 +233,7 @@ fn running_ranks_are_restored() {
 
 /// A hanging rank is not observed again, because it makes no calls.
 #[test]
-fn flight_record_of_a_hanging_rank_is_logged_at_its_end() {
+fn flight_record_of_a_hanging_rank_is_logged() {
     let (_, state) = hanging(UNIX as i64);
     let (mut analyzer, _) = restored(&state, &|_| true);
     let mut batches = Vec::new();

@@ -74,7 +74,7 @@ fn throttle_time_is_counted_by_the_driver_or_sampled() {
 }
 
 #[test]
-fn changed_device_is_reported_and_a_lost_one_leaves_a_gap() {
+fn device_changes_are_reported_and_losses_leave_a_gap() {
     let script = "150ms gpu0 processes 9:5\n250ms gpu0 * GPU_IS_LOST\n350ms gpu0 * answers\n350ms gpu0 throttled.hw_power_brake 1000000";
     assert_eq!(
         sampled(script, &[0, 100, 200, 300, 400, 500]),

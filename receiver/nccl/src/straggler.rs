@@ -154,7 +154,7 @@ impl Straggler {
                 self.ranks[slot] = Rank { is_late: false, since: self.seen };
                 out.push(Change::Recovered { slot });
             }
-        } else if self.behind(at, slot).is_some_and(|ns| ns > floor_ns as f64)
+        } else if self.after_middle(at, slot).is_some_and(|ns| ns > floor_ns as f64)
             && let Some(how) = self.lateness(slot, floor_ns)
         {
             self.ranks[slot] = Rank { is_late: true, since: self.seen };
@@ -181,7 +181,7 @@ impl Straggler {
                 (late >= *at_least).then_some((*rounds, late))
             },
         )?;
-        let behind: Vec<u64> = self.newest(slot).take(rounds).map(|ns| ns.max(0.0) as u64).collect();
+        let after_middle: Vec<u64> = self.newest(slot).take(rounds).map(|ns| ns.max(0.0) as u64).collect();
         let width = self.ranks.len();
         let waited: Vec<u64> = self
             .newest_rows()
@@ -189,7 +189,7 @@ impl Straggler {
             .map(|at| self.cells[at * width + slot].waited_ns.saturating_sub(self.rows[at].waited_ns))
             .collect();
         Some(Lateness {
-            behind_ns: middle(behind.into_iter(), &mut self.scratch),
+            behind_ns: middle(after_middle.into_iter(), &mut self.scratch),
             scatter_ns: sigma as u64,
             rounds,
             late_rounds,
@@ -209,35 +209,35 @@ impl Straggler {
     fn measure(&mut self) -> f64 {
         let (width, filled) = (self.ranks.len(), self.seen.min(ROWS));
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut away: Vec<u64> = Vec::with_capacity(width * filled);
+        let mut deviations: Vec<u64> = Vec::with_capacity(width * filled);
         for slot in 0..width {
             match width < RANKS_MANY {
                 // Few ranks have no meaningful middle: use the variation of each rank against the others.
                 true => {
-                    let own = median(self.apart(slot).collect());
-                    away.extend(self.apart(slot).map(|ns| (ns - own).abs() as u64));
+                    let own = median(self.own_delays(slot).collect());
+                    deviations.extend(self.own_delays(slot).map(|ns| (ns - own).abs() as u64));
                 }
                 // In each row one rank is the middle and has 0 by definition.
-                false => away.extend(self.newest(slot).map(|ns| ns.abs() as u64).filter(|ns| *ns > 0)),
+                false => deviations.extend(self.newest(slot).map(|ns| ns.abs() as u64).filter(|ns| *ns > 0)),
             }
         }
         let samples = (filled * (width - 1)).max(1) as f64;
-        let sigma = MAD_TO_SIGMA * middle(away.into_iter(), &mut scratch) as f64;
+        let sigma = MAD_TO_SIGMA * middle(deviations.into_iter(), &mut scratch) as f64;
         self.scratch = scratch;
         sigma.max(SIGMA_MIN) * (1.0 + FEW / samples)
     }
 
     /// Returns the slot's delays after the middle, newest first, ns.
     fn newest(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
-        self.newest_rows().filter_map(move |at| self.behind(at, slot))
+        self.newest_rows().filter_map(move |at| self.after_middle(at, slot))
     }
 
     /// Returns the slot's delays after the mean of the others, newest first, ns.
-    fn apart(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
+    fn own_delays(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
         let others = (self.ranks.len() - 1).max(1) as f64;
         self.newest_rows().filter_map(move |at| {
-            let all: f64 = (0..self.ranks.len()).filter_map(|other| self.behind(at, other)).sum();
-            let own = self.behind(at, slot)?;
+            let all: f64 = (0..self.ranks.len()).filter_map(|other| self.after_middle(at, other)).sum();
+            let own = self.after_middle(at, slot)?;
             Some(own - (all - own) / others)
         })
     }
@@ -246,7 +246,7 @@ impl Straggler {
         (0..self.seen.min(ROWS)).map(|back| (self.seen - 1 - back) % ROWS)
     }
 
-    fn behind(&self, at: usize, slot: usize) -> Option<f64> {
+    fn after_middle(&self, at: usize, slot: usize) -> Option<f64> {
         let behind_ns = self.cells[at * self.ranks.len() + slot].behind_ns;
         (behind_ns != ABSENT).then(|| behind_ns as f64 - self.rows[at].middle_ns as f64)
     }

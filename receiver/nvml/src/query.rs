@@ -129,7 +129,7 @@ pub(crate) fn instances(parent: &Identity, device: &Device<'_>, into: &mut Vec<R
     }
 }
 
-/// Memory and who uses it.
+/// Reads the used memory and its processes.
 fn memory(device: &Device<'_>, reading: &mut Reading) {
     let (total, used) = match device.memory_info() {
         Ok(info) => (Ok(info.total), Ok(info.used)),

@@ -166,7 +166,7 @@ impl HttpConfig {
         }
     }
 
-    /// The path of a signal, with a slash in front.
+    /// Returns the path of a signal with a leading slash.
     pub(crate) fn path(&self, signal: Signal) -> String {
         let path = match signal {
             Signal::Logs => &self.logs_url_path,
@@ -178,7 +178,7 @@ impl HttpConfig {
         if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
     }
 
-    /// What requests may be compressed by. Without a list, by anything.
+    /// Returns the accepted compressions of requests: all if none are configured.
     pub(crate) fn compressions(&self) -> Vec<Compression> {
         match &self.server.compression_algorithms {
             None => Compression::ALL.into_iter().chain([Compression::None]).collect(),

@@ -260,7 +260,7 @@ async fn every_signal_arrives_over_grpc() {
 }
 
 #[tokio::test]
-async fn every_signal_arrives_over_http_in_either_encoding_and_any_compression() {
+async fn signals_arrive_over_http_in_every_encoding_and_compression() {
     for signal in Signal::STABLE {
         for compression in Compression::ALL.into_iter().chain([Compression::None]) {
             let name = compression.name();

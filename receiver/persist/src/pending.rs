@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_value_of_a_key_waits_for_the_batch_in_progress() {
+    fn latest_value_waits_for_the_batch_in_progress() {
         let (mut changes, mut batches) = changes();
         changes.put(set("a", b"1"));
         changes.flush();

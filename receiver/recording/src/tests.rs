@@ -29,7 +29,7 @@ fn written(events: &[Event]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Everything that a reader gives, and the damage it names.
+/// Returns all events of a reader, and the error that ended it.
 fn read(bytes: &[u8]) -> (Vec<Event>, Option<RecordingError>) {
     let mut events = Vec::new();
     let result = Reader::open(bytes).and_then(|mut reader| {

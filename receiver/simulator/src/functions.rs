@@ -128,17 +128,17 @@ impl Functions {
         found.then_some(call)
     }
 
-    /// Unknown handles are taken for objects made elsewhere.
+    /// Sets whether unknown handles are valid, as those of objects that were created elsewhere.
     pub fn set_lenient(&self, lenient: bool) {
         self.set(|control| control.lenient, lenient);
     }
 
-    /// libcudart calls libcuda's exported functions, as it does from the start, or does not.
+    /// Sets whether libcudart calls libcuda's exported functions, as it does by default.
     pub fn set_nested(&self, nested: bool) {
         self.set(|control| control.nested, nested);
     }
 
-    /// The device is shared with every process that names the same file. False where it cannot be.
+    /// Shares the device with every process that names the same file. Returns false on failure.
     pub fn share_device(&self, file: &Path) -> bool {
         let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
         let all = self.controls.iter().map(|c| c.share).filter(|address| *address != 0);

@@ -232,18 +232,18 @@ mod tests {
     }
 
     #[test]
-    fn an_output_thread_that_waits_for_another_thread_s_work_is_not_training() {
+    fn output_threads_that_wait_for_others_are_not_training() {
         check((0..64).map(|_| (2, 700, 100, 700)), None);
         check([(2, 700, 0, 700), (2, 700, 100, 700), (2, 700, 100, 700)], None);
     }
 
     #[test]
-    fn two_threads_that_each_enqueue_and_wait_on_one_stream_are_not_training() {
+    fn two_threads_on_one_stream_are_not_training() {
         check((0..64).map(|k| (1 + k % 2, 700, 50, 700)), None);
     }
 
     #[test]
-    fn side_streams_that_are_waited_for_round_and_round_are_training() {
+    fn side_streams_waited_for_in_turn_are_training() {
         let round = [1014, 10, 255, 8, 1, 1, 12, 8, 1, 1, 1, 3, 1, 3, 1];
         let closed = [10, 10, 17, 8, 1, 1, 11, 8, 1, 1, 1, 2, 1, 1, 1];
         let iteration = (0..15).map(|k| (1, closed[k], 0, round[k]));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn serving_and_training_by_two_threads_are_clear_after_a_few_bursts() {
+    fn serving_and_training_are_clear_after_a_few_bursts() {
         assert!(bursts((0..8).map(|_| (1, 14, 0, 14))).is_clearly_serving());
         assert!(!bursts((0..7).map(|_| (1, 14, 0, 14))).is_clearly_serving());
         assert!(!bursts((0..64).map(|_| (1, 1252, 60, 1259))).is_clearly_serving());

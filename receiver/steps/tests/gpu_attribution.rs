@@ -176,7 +176,7 @@ fn resolved(number: i32, variables: &[(&str, &str)], listed: &[u32]) -> Option<(
 }
 
 #[test]
-fn the_gpu_of_a_step_is_found_by_the_surest_evidence() {
+fn the_gpu_of_a_step_has_the_best_evidence() {
     let cuda = |list: &'static str| ("CUDA_VISIBLE_DEVICES", list);
     let container = |list: &'static str| ("NVIDIA_VISIBLE_DEVICES", list);
     assert_eq!(resolved(0, &[cuda("3")], &[2]), Some((2, Certainty::Listed)));

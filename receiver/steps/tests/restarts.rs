@@ -172,7 +172,7 @@ fn warm_ups_and_undescribed_processes_have_no_record() {
 }
 
 #[test]
-fn what_was_learnt_by_fingerprint_goes_to_the_process_that_it_was_learnt_of() {
+fn baselines_by_fingerprint_are_restored_for_their_process() {
     let baseline = BaselineSettings { key: BaselineKey::PhaseAndFingerprint, ..BaselineSettings::default() };
     let settings = Settings { baseline, ..Settings::default() };
     let mut server = Server::new(7);

@@ -267,7 +267,7 @@ fn idle_polls_are_not_steps() {
 }
 
 #[test]
-fn a_sync_call_without_wait_or_work_joins_the_previous_step() {
+fn a_sync_call_without_wait_joins_the_previous_step() {
     let mut p = Program::new(5);
     for _ in 0..20 {
         p.decode(0, 0x77);

@@ -26,7 +26,7 @@ const REAL: [&str; 5] = [
     "mi300x_vllm_mixed_piecewise.json.gz",
 ];
 
-/// The traces are next to the repository, if there are any.
+/// Returns the path of a trace, if the traces are next to the repository.
 fn path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
     if path.exists() {
@@ -108,7 +108,7 @@ fn calls_are_joined_with_their_device_rows() {
     }
 }
 
-/// A step: stream, launches, graph launches, copies, and whether it is unfinished.
+/// Returns the shape of a step: stream, launches, graph launches, copies, and whether it is unfinished.
 fn shape(step: &StepRecord) -> (u64, u64, u64, u64, bool) {
     let unfinished = step.header.flags & flag::UNFINISHED != 0;
     let of = |counter| count(step, counter);

@@ -104,7 +104,7 @@ fn unawaited_events_do_not_hide_the_first_enqueue() {
 /// A DDP iteration records hundreds of events and waits once. When only the last segments were stored, the iteration
 /// seemed to begin in the middle of its backward pass.
 #[test]
-fn hundreds_of_records_in_a_step_do_not_hide_its_first_enqueue() {
+fn first_enqueue_is_known_after_hundreds_of_records() {
     let fold = StreamFold::default();
     for step in 0..3u64 {
         let began = 1_000 * (step + 1);
@@ -133,7 +133,7 @@ fn a_first_enqueue_older_than_all_segments_is_unknown() {
 }
 
 #[test]
-fn work_enqueued_while_another_thread_waits_is_not_in_its_step() {
+fn work_enqueued_during_another_threads_wait_is_not_in_its_step() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
     let snapshot = record(&fold, 0);

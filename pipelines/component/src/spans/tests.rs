@@ -42,7 +42,7 @@ fn nothing_is_recorded_until_requested() {
 }
 
 #[test]
-fn the_span_of_an_exporter_is_within_that_of_the_receiver() {
+fn an_exporters_span_is_a_child_of_the_receivers() {
     let spans = Arc::new(Spans::default());
     let mut taken = spans.subscribe(10);
     send(&spans, Err(Refused::retryable("full")));

@@ -27,7 +27,7 @@ const METRICS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
     {"name":"e","summary":{"dataPoints":[{"timeUnixNano":"2"}]}},
     {"name":"f"}]}]}]}"#;
 
-/// The counts of a sample, each as `name{attributes}=count`.
+/// Returns the counts of a sample, each as `name{attributes}=count`.
 fn counts(settings: &str, signal: Signal) -> Vec<String> {
     let sample = [LOGS, METRICS, SPANS][signal as usize];
     let made = pass(&FACTORY, settings, (signal, Signal::Metrics), sample);
@@ -59,7 +59,7 @@ fn by_default_everything_is_counted() {
 }
 
 #[test]
-fn a_count_is_a_delta_under_the_resource_of_what_was_counted_and_over_its_time() {
+fn counts_are_deltas_with_the_resource_of_the_items() {
     let [made] = &pass(&FACTORY, "{}", (Signal::Traces, Signal::Metrics), SPANS)[..] else {
         panic!("one batch")
     };
@@ -84,7 +84,7 @@ fn what_was_not_counted_makes_no_metric_and_no_batch() {
 }
 
 #[test]
-fn counts_have_names_and_are_by_attributes_of_the_item_its_scope_or_its_resource() {
+fn counts_are_grouped_by_attributes() {
     let by = |section: &str, attributes: &str| {
         format!(r#"{{"{section}": {{"n": {{"attributes": [{attributes}]}}, "all": null}}}}"#)
     };

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sampling_takes_the_first_of_a_second_and_then_one_in_so_many() {
+    fn sampling_prints_the_first_lines_of_a_second() {
         for (sampling, want) in
             [((2, 1), "yyyyyyyy"), ((2, 3), "yynnynny"), ((3, 0), "yyynnnnn"), ((0, 2), "nynynyny")]
         {

@@ -91,7 +91,7 @@ fn profiles_are_written_at_every_verbosity() {
 }
 
 #[test]
-fn a_line_of_the_log_has_the_time_and_the_exporter() {
+fn log_lines_have_the_time_and_the_exporter() {
     let id = ComponentId::parse("debug/x").unwrap();
     let line = print(Verbosity::Basic, &data(Signal::Traces), Some(id));
     let (time, rest) = line.split_once('\t').unwrap();

@@ -79,17 +79,17 @@ config::choice! {
 }
 
 impl FileConfig {
-    /// How long data may wait in memory.
+    /// Returns the longest time that data waits in memory.
     pub(super) fn flush_interval(&self) -> Duration {
         if self.flush_interval.is_zero() { Duration::from_secs(1) } else { *self.flush_interval }
     }
 
-    /// The section `group_by`, where it is enabled.
+    /// Returns the section `group_by`, if it is enabled.
     pub(super) fn group_by(&self) -> Option<&GroupByConfig> {
         Some(&self.group_by).filter(|group_by| group_by.enabled)
     }
 
-    /// The permissions of folders that are created.
+    /// Returns the permissions of created folders.
     pub(super) fn directory_mode(&self) -> Option<u32> {
         match self.directory_permissions.as_str() {
             "" => Some(0o755),

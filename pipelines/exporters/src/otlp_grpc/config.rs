@@ -75,7 +75,7 @@ impl OtlpGrpcConfig {
         Middleware::refuse(&self.middlewares, "middlewares", problems);
     }
 
-    /// The headers of every request: gRPC's, those that say who we are, and the user's.
+    /// Returns the headers of every request: gRPC's, the user agent, and the configured ones.
     pub(super) fn request_headers(&self, version: &str, problems: &mut Problems<'_>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let user_agent = match self.user_agent.as_str() {

@@ -55,7 +55,7 @@ impl OtlpHttpConfig {
         Middleware::refuse(&self.client.middlewares, "middlewares", problems);
     }
 
-    /// Where each signal goes, in the order of [`Signal::ALL`].
+    /// Returns the URI of each signal, in the order of [`Signal::ALL`].
     pub(super) fn uris(&self, problems: &mut Problems<'_>) -> [Option<Uri>; Signal::ALL.len()] {
         let all = [
             &self.client.endpoint,
@@ -90,7 +90,7 @@ impl OtlpHttpConfig {
         }
     }
 
-    /// What the exporter says of itself, then what the user adds or says in its place.
+    /// Returns the exporter's own headers, extended and overridden by the configured ones.
     pub(super) fn request_headers(&self, version: &str, problems: &mut Problems<'_>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let user_agent = HeaderValue::try_from(format!("warptap/{version}"));

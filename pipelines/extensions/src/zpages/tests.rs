@@ -61,7 +61,7 @@ fn text(html: &str) -> Vec<String> {
     texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
-/// The texts of a page.
+/// Returns the texts of a page.
 async fn page(host: &Host, path: &str) -> Vec<String> {
     let (address, _running) = serve("{}", host).await;
     let answer = get(&address, path, "").await;

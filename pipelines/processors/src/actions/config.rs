@@ -97,7 +97,7 @@ impl ActionConfig {
         Ok(Action::Set { key: self.key.clone(), source, when })
     }
 
-    /// A name without a prefix is the name of a header.
+    /// Returns the source named by `from_context`. A name without a prefix is the name of a header.
     fn context_source(&self) -> Result<Option<FromContext>, Wrong> {
         let name = self.from_context.as_str();
         Ok(match (name, name.strip_prefix("metadata."), name.strip_prefix("auth.")) {

@@ -21,7 +21,7 @@ fn sizes(got: &[Data]) -> Vec<usize> {
     got.iter().map(Data::items).collect()
 }
 
-/// The names of all spans, in order.
+/// Returns the names of all spans in order.
 fn names(got: &[Data]) -> Vec<usize> {
     let traces = got.iter().map(|d| match d {
         Data::Traces(d) => d,

@@ -78,7 +78,7 @@ config::section! {
 }
 
 impl CommonTlsConfig {
-    /// The values as they are used.
+    /// Returns the common keys of both kinds of sections.
     pub(super) fn parts(&self) -> Common<'_> {
         Common {
             ca: Pem::of(&self.ca_file, &self.ca_pem),
@@ -122,12 +122,12 @@ impl ClientTlsConfig {
         self.common.check_common(path, problems);
     }
 
-    /// The name to ask for, where it is set.
+    /// Returns the server name to verify, if configured.
     pub fn server_name(&self) -> Option<String> {
         Some(&self.server_name_override).filter(|name| !name.is_empty()).cloned()
     }
 
-    /// True unless plain text was asked for: `https` wins over `insecure`, and so do authorities.
+    /// Returns whether TLS is used: `https` and configured authorities override `insecure`.
     pub fn protects(&self, is_https: bool) -> bool {
         is_https || !self.insecure || self.common.parts().ca.is_some()
     }

@@ -34,14 +34,14 @@ fn block(out: &mut String, value: &Plain, indent: usize) {
                 out.push_str(&pad);
                 out.push_str(&inline(key));
                 out.push(':');
-                behind(out, value, indent + 4);
+                write_after(out, value, indent + 4);
             }
         }
         Plain::Sequence(items) => {
             for item in items {
                 out.push_str(&pad);
                 out.push('-');
-                behind(out, item, indent + 4);
+                write_after(out, item, indent + 4);
             }
         }
         _ => {}
@@ -49,7 +49,7 @@ fn block(out: &mut String, value: &Plain, indent: usize) {
 }
 
 /// Writes a value after its key or dash.
-fn behind(out: &mut String, value: &Plain, indent: usize) {
+fn write_after(out: &mut String, value: &Plain, indent: usize) {
     let is_block = match value {
         Plain::Mapping(map) => !map.is_empty(),
         Plain::Sequence(items) => !items.is_empty(),

@@ -7,7 +7,7 @@ pub use hardware::testing::*;
 pub use instrumentation::testing::*;
 use simulator::DriverControl;
 
-/// A machine with a stub of the vendor's library.
+/// Returns a machine with a stub of the vendor's library.
 pub fn machine_of(script: &str) -> Machine<AmdsmiLibrary> {
     Machine::of(VENDOR, DriverControl::amdsmi, |path| AmdsmiLibrary::at(path), script)
 }

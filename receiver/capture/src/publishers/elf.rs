@@ -211,7 +211,7 @@ mod tests {
     /// Code was looked up at the address of the data before it, because both are in the first page of the mapping, and
     /// the span ids of a real tracer were random memory.
     #[test]
-    fn code_that_shares_its_first_page_with_data_has_its_own_address() {
+    fn code_sharing_a_page_with_data_has_its_own_address() {
         let segments = vec![(0x2_3f40, 0x1000, 0x2_4f40)];
         let exports = Exports { access: Access::Own(0), offset: 0, segments };
         assert_eq!(exports.bias(0x7f00_0002_4000, 0x2_3000), Some(0x7f00_0000_0000));

@@ -86,7 +86,7 @@ fn caller(rig: &mut Rig, library: &Path) -> (Player, Vec<u64>) {
     (player, text.lines().map(|n| n.parse().unwrap()).collect())
 }
 
-/// What the argument in `slot` was; 0 for none.
+/// Returns the argument at an argument position; 0 for none.
 fn argument(pages: &[u64], slot: ArgPos) -> u64 {
     usize::from(slot.0).checked_sub(1).and_then(|at| pages.get(at)).copied().unwrap_or(0)
 }

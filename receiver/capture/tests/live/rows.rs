@@ -53,7 +53,7 @@ fn is_reported(action: Action) -> bool {
 }
 
 #[test]
-fn every_row_and_twin_hits_as_often_as_it_was_called() {
+fn rows_and_twins_hit_once_per_call() {
     let Some(mut rig) = rig("rows", &settings()) else { return };
     let made = sentinels(&mut rig);
     let mut expected = BTreeMap::new();
@@ -119,7 +119,7 @@ fn add(work: &mut [u64; 6], call: &CallLine) {
 }
 
 #[test]
-fn every_enqueueing_row_adds_its_threads_or_bytes_to_its_own_stream() {
+fn enqueueing_rows_add_their_work_to_their_stream() {
     let Some(mut rig) = rig("work", &settings()) else { return };
     let made = sentinels(&mut rig);
     let mut expected: BTreeMap<u64, [u64; 6]> = BTreeMap::new();

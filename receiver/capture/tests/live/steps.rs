@@ -122,12 +122,12 @@ fn check(name: &str, script: &str) {
 }
 
 #[test]
-fn work_enqueued_ahead_of_an_event_is_in_the_next_step() {
+fn work_enqueued_ahead_is_in_the_next_step() {
     check("ahead", AHEAD);
 }
 
 #[test]
-fn graphs_copies_and_launches_are_in_the_step_that_waits_for_them() {
+fn graphs_copies_and_launches_are_in_their_step() {
     check("synchronous", SYNCHRONOUS);
 }
 

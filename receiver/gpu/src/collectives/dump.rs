@@ -125,9 +125,9 @@ fn described(op: &Op, at_ns: u64) -> String {
     let call = called((op.operation, op.datatype, op.count));
     let reduction = if op.operation.reduces() { reduction_name(op.reduction) } else { "" };
     let peer = if op.peer >= 0 { format!("peer {}", op.peer) } else { String::new() };
-    let beside = [reduction, &peer].into_iter().filter(|part| !part.is_empty());
-    let beside: String = beside.map(|part| format!(", {part}")).collect();
-    format!("#{} {call}{beside}, enqueued {:.3} s before", op.seq, before_s(op.enqueued_ns, at_ns))
+    let details = [reduction, &peer].into_iter().filter(|part| !part.is_empty());
+    let details: String = details.map(|part| format!(", {part}")).collect();
+    format!("#{} {call}{details}, enqueued {:.3} s before", op.seq, before_s(op.enqueued_ns, at_ns))
 }
 
 /// Describes a call: operation, data type and number of elements.

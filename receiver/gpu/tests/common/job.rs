@@ -152,8 +152,8 @@ impl Job {
         Job { ranks, id, now_ns: 3 * SECOND, events: init }
     }
 
-    /// One collective and the wait for it, in which rank `r` comes `late_ns(r)` later than it would. Of a rank that it
-    /// without it no stream is seen and no wait ends.
+    /// Runs one collective and the wait for it, in which rank `r` is `late_ns(r)` late; a rank with `None` is
+    /// missing. Streams are known from the waits.
     pub fn round(&mut self, late_ns: impl Fn(u32) -> Option<u64>) {
         let (base_ns, mut last_ns, mut is_whole) = (self.now_ns, self.now_ns, true);
         let jitter = |number: u32| probe_abi::fold::mix(base_ns ^ u64::from(number)) % (200 * US);

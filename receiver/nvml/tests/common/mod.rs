@@ -7,7 +7,7 @@ pub use instrumentation::testing::*;
 use nvml::{NvmlLibrary, VENDOR};
 use simulator::DriverControl;
 
-/// A machine with a stub of the vendor's library.
+/// Returns a machine with a stub of the vendor's library.
 pub fn machine_of(script: &str) -> Machine<NvmlLibrary> {
     Machine::of(VENDOR, DriverControl::nvml, |path| NvmlLibrary { path: path.into() }, script)
 }

@@ -264,7 +264,7 @@ impl DeviceModel {
         self.streams.iter().filter(|s| s.device == device).map(|s| s.ready_ns).max().unwrap_or(0)
     }
 
-    /// `cudaFree` of null succeeds.
+    /// Frees memory. As in `cudaFree`, freeing null succeeds.
     fn free(&mut self, address: u64) -> Done {
         match address == 0 || self.memory.free(address) || self.lenient {
             true => Done::OK,

@@ -101,14 +101,14 @@ fn launch(stream: u64) {
     };
 }
 
-/// Body of `ncclGroupStart`.
+/// Implements `ncclGroupStart`.
 pub fn group_start() -> c_int {
     begin();
     DEPTH.set(DEPTH.get() + 1);
     SUCCESS
 }
 
-/// Body of `ncclGroupEnd`: at the outermost level, runs the deferred work.
+/// Implements `ncclGroupEnd`: at the outermost level, runs the deferred work.
 pub fn group_end() -> c_int {
     if let Some(result) = begin() {
         return result;

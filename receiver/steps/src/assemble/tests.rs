@@ -229,7 +229,7 @@ fn a_trailing_sync_call_joins_the_previous_step() {
 }
 
 #[test]
-fn waits_new_work_delay_or_much_work_make_a_separate_step() {
+fn a_wait_new_work_or_a_delay_separates_steps() {
     let base = trailing(15_005);
     let rows = [
         Seg { wait_ns: 20 * US, ..base },
@@ -265,7 +265,7 @@ fn a_side_stream_is_compared_with_its_own_earlier_part() {
 
 /// As at the end of vLLM's asynchronous scheduling: inputs that begin a step count as work of its main stream.
 #[test]
-fn a_copy_is_compared_with_the_previous_copy_not_its_inputs() {
+fn copies_are_compared_with_copies_not_inputs() {
     let step = |entry_ms, wait_ns, enqueued_since_sync, on_main| {
         let main = Seg {
             wait_ns,
@@ -319,7 +319,7 @@ fn sync_calls_without_new_work_belong_to_the_last_iteration() {
 }
 
 #[test]
-fn an_unusual_device_wait_is_not_part_of_the_last_iteration() {
+fn an_unusual_device_wait_is_a_separate_step() {
     let bulk = |ms| Seg { process_enqueued_since_sync: 1_000, ..at(ms) };
     let drain = Seg { row: DEVICE_SYNC, wait_ns: 400 * MS, ..bulk(180) };
     let other_stream = Seg { stream: 2, ..drain };

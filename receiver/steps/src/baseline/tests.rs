@@ -257,7 +257,7 @@ fn a_larger_batch_is_not_slow() {
 }
 
 #[test]
-fn a_long_prompt_is_not_slow_but_a_slow_long_prompt_is() {
+fn only_a_slow_long_prompt_is_an_outlier() {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let mut rng = Rng::new(6);
     let mut prefill = |tokens: f64, slow: f64| {

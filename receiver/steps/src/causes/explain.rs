@@ -152,7 +152,7 @@ fn peer_wait(c: &mut Comparison<'_>) -> Option<Attributed> {
     Some((ns, format!("it waited {waited:.2} ms for ranks that had not arrived, usually {usual:.2} ms")))
 }
 
-/// Throttled clocks lengthen the wait, by at most the excess of the throttled time.
+/// Attributes throttled clocks, which lengthen the wait by at most the excess of the throttled time.
 fn throttling(c: &mut Comparison<'_>) -> Option<Attributed> {
     let Throttle { reason, ns, at_least_ns, at_most_ns, usual_ns } = c.step.throttle?;
     let bounds = match at_most_ns - at_least_ns < PRECISE_NS {

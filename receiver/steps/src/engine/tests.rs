@@ -178,7 +178,7 @@ fn slow_steps_of_either_phase_get_their_bucket() {
     }
 }
 
-/// The phase of a stream that only launches one graph, with a call of this row before each launch.
+/// Returns the phase of a stream that only launches one graph, with a call of this row before each launch.
 fn phase_with_calls_of(row: &Probe) -> Option<Phase> {
     let graph = 0x7000;
     let handle = if row.wiring.handle.0 == 0 { 0 } else { graph };

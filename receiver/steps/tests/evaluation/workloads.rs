@@ -326,7 +326,8 @@ fn serve(engine: Engine, traffic: Traffic, rng: &mut Rng, program: &mut Program)
     }
 }
 
-/// The prompt of a transcript is the output of its encoder; its few initial tokens are part of the first answer.
+/// Serves transcripts. The prompt of a transcript is the output of its encoder; its few initial tokens are part of
+/// the first answer.
 fn serve_transcripts(engine: Engine, traffic: Traffic, rng: &mut Rng, program: &mut Program) {
     let mut scheduler = Scheduler::new(traffic);
     for turn in 0..STEPS {

@@ -79,7 +79,7 @@ fn a_stream_synchronization_ends_only_its_streams_step() {
 }
 
 #[test]
-fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
+fn work_enqueued_after_a_record_is_in_the_next_step() {
     let calls = [
         launch(7, 10),
         record(Some(1), 7, 12),
@@ -103,7 +103,7 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
 }
 
 #[test]
-fn a_wait_for_an_unnamed_event_ends_streams_to_their_latest_record() {
+fn an_unnamed_event_is_the_latest_record_of_each_stream() {
     let calls = [
         launch(7, 10),
         record(None, 7, 12),
@@ -135,7 +135,7 @@ fn announced_streams_are_not_ended_before_their_first_record() {
 }
 
 #[test]
-fn a_wait_for_an_unknown_event_is_counted_and_ends_nothing() {
+fn waits_for_unknown_events_are_counted() {
     let (folder, events) = fold(&[launch(7, 10), wait(Some(9), 20, 30)]);
     assert_eq!(folder.account[SelfCounter::UnknownEvent], 1);
     assert_eq!(steps(&events)[0].header.flags, flag::UNFINISHED);
@@ -190,7 +190,7 @@ fn devices_have_default_streams_of_their_own() {
 }
 
 #[test]
-fn work_enqueued_while_another_thread_waits_belongs_to_the_next_step() {
+fn work_enqueued_during_another_threads_wait_is_not_in_its_step() {
     let other = Call { tid: 11, ..launch(7, 50) };
     let device = |entry, exit| call("cudaDeviceSynchronize", entry, exit);
     let calls = [launch(7, 10), device(20, 90), other, device(100, 110)];
@@ -230,7 +230,7 @@ fn wait_on(stream: u64, event: u64, at: u64) -> Call {
 
 /// vLLM copies its result on a stream of its own and waits for that copy: the step of the computation never ended.
 #[test]
-fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
+fn a_wait_for_a_copy_ends_the_computation_before_it() {
     let calls = [
         launch(7, 10),
         record(Some(1), 7, 12),
@@ -276,7 +276,7 @@ fn a_wait_covers_only_what_its_stream_waited_for_before() {
 }
 
 #[test]
-fn a_stream_that_joined_a_capture_runs_nothing_until_its_end() {
+fn a_stream_in_a_capture_runs_nothing() {
     let on = |symbol, entry| Call { stream: 7, ..call(symbol, entry, entry + 1) };
     let calls = [
         on("cudaStreamBeginCapture", 1),

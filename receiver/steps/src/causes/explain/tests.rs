@@ -63,7 +63,7 @@ fn waiting_for_a_cpu_while_enqueueing_is_a_host_cause() {
 }
 
 #[test]
-fn waiting_for_a_cpu_after_the_gpu_is_a_host_cause() {
+fn a_cpu_wait_after_the_gpu_is_a_host_cause() {
     let late = step(|s| {
         s.set(Wait, ms(14.0));
         s.set(RunQueueWait, ms(6.0));
@@ -129,7 +129,7 @@ fn a_share_below_a_tenth_is_not_a_cause() {
 }
 
 #[test]
-fn a_part_that_was_shorter_than_usual_does_not_inflate_the_other() {
+fn a_shorter_part_does_not_inflate_the_other() {
     let shifted = step(|s| {
         s.set(Enqueue, ms(0.0));
         s.set(Wait, ms(20.0));

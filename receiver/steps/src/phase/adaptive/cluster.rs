@@ -44,8 +44,8 @@ impl Size {
 
     /// Returns the likeness of two sizes: 1 if equal, 0 from [`APART`] on.
     pub(super) fn likeness(&self, other: &Size) -> f64 {
-        let apart = (self.threads - other.threads).abs() + 3.0 * (self.launches - other.launches).abs();
-        (1.0 - f64::from(apart) / APART).max(0.0)
+        let distance = (self.threads - other.threads).abs() + 3.0 * (self.launches - other.launches).abs();
+        (1.0 - f64::from(distance) / APART).max(0.0)
     }
 }
 
@@ -153,8 +153,8 @@ impl Cluster {
         if self.form != shape.form || self.is_known != shape.is_known {
             return f64::INFINITY;
         }
-        let apart = self.centre.iter().zip(vector).map(|(centre, value)| f64::from(*centre) - value);
-        apart.zip(WEIGHTS).map(|(apart, weight)| (weight * apart).powi(2)).sum::<f64>().sqrt()
+        let distance = self.centre.iter().zip(vector).map(|(centre, value)| f64::from(*centre) - value);
+        distance.zip(WEIGHTS).map(|(distance, weight)| (weight * distance).powi(2)).sum::<f64>().sqrt()
     }
 
     /// Adds a step of weight `unit`.

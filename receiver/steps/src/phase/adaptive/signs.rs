@@ -65,8 +65,8 @@ fn is_anchor(cluster: &Cluster) -> bool {
     cluster.seen >= ANCHOR_SEEN && cluster.steadiness() >= STEADY_MIN && cluster.jumps(0.0) <= 2.0 * JUMPS_MAX
 }
 
-/// The usual meaning of a size across engines. Little work is weaker evidence than much: prompts can be short, but hundreds of
-/// tokens at once are hardly ever answers.
+/// Returns the usual meaning of a size across engines. Little work is weaker evidence than much: prompts can be
+/// short, but hundreds of tokens at once are hardly ever answers.
 fn size(_: &Stream<'_>, cluster: &Cluster) -> f64 {
     /// Threads per launch between decode and prefill, 110 thousand, for eager launches. Measured: decode of 32 requests 33
     /// thousand, prefill of 888 tokens 390 thousand.
@@ -99,7 +99,7 @@ fn steadiness(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     }
 }
 
-/// No cluster of about as much work, or less, repeats as decodes would.
+/// Returns the evidence that no cluster of about as much work, or less, repeats as decodes would.
 fn without_anchor(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     /// Doublings that can be a different number of requests.
     const NEAR: f64 = 1.5;
@@ -112,7 +112,8 @@ fn without_anchor(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     if is_without && is_seen { 2.0 } else { 0.0 }
 }
 
-/// It launches exactly as many kernels as an anchor, while steps after jumps launch another number.
+/// Returns the evidence that it launches exactly as many kernels as an anchor, while steps after jumps launch
+/// another number.
 fn same_kernels(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let Some(anchor) = stream.anchor(cluster) else { return 0.0 };
     let differs = |c: &Cluster| (c.launches() - anchor.launches()).abs() > SAME_LAUNCHES;
@@ -121,14 +122,14 @@ fn same_kernels(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     if is_evident && !differs(cluster) { -2.0 } else { 0.0 }
 }
 
-/// It is much more work than an anchor, and different work: unsteady, or after jumps.
+/// Returns the evidence that it is much more work than an anchor, and different work: unsteady, or after jumps.
 fn above(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let Some(anchor) = stream.anchor(cluster).filter(|_| !stream.is_bulk(cluster)) else { return 0.0 };
     let is_other = (1.0 - cluster.steadiness()).max(1.5 * cluster.jumps(0.2)).min(1.0);
     (1.5 * (cluster.work() - anchor.work())).clamp(0.0, 4.0) * is_other
 }
 
-/// An engine that decodes by graphs launches other work in other forms.
+/// Returns the evidence of an engine that decodes by graphs and launches other work in other forms.
 fn without_graphs(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let decodes = |c: &&Cluster| c.form > cluster.form && c.label == Phase::Decode;
     let weight: f64 = stream.clusters.iter().filter(decodes).map(|c| c.weight).sum();

@@ -201,14 +201,14 @@ fn phases_of_a_toy_model_are_distinguished_by_comparison() {
 }
 
 #[test]
-fn a_slow_step_of_the_same_shape_has_the_same_phase() {
+fn a_slow_step_has_the_phase_of_its_shape() {
     // The signature suffices: a shape has no duration.
     let fields = format!("{:?}", whole_decode(1.0));
     assert!(!fields.contains("ns"), "{fields}");
 }
 
 #[test]
-fn the_shapes_of_real_traces_are_right_from_the_first_step() {
+fn shapes_of_real_traces_are_classified_at_once() {
     let rows = [
         // B200, 888 tokens of context.
         (eager(768.0, 388_654.0, 161.0), &[Phase::Prefill][..]),

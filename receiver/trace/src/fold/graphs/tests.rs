@@ -94,7 +94,7 @@ fn a_graph_whose_capture_was_not_seen_is_unknown() {
 }
 
 #[test]
-fn streams_and_threads_that_join_a_capture_are_part_of_it() {
+fn streams_that_join_a_capture_are_part_of_it() {
     let on = |symbol, stream| Call { stream, handle: Some(0xf), ..call(symbol) };
     let copy = Call { stream: SIDE, bytes: 4_096, ..call("cudaMemcpyAsync") };
     let calls = [

@@ -93,8 +93,8 @@ impl Action {
         match self {
             Action::Set { key, source, when } => set(attributes, key, source, *when),
             Action::Delete { key, pattern } => {
-                let is_meant = |a: &KeyValue| pattern.as_ref().is_some_and(|p| p.is_match(&a.key));
-                attributes.retain(|a| a.key != *key && !is_meant(a));
+                let is_matched = |a: &KeyValue| pattern.as_ref().is_some_and(|p| p.is_match(&a.key));
+                attributes.retain(|a| a.key != *key && !is_matched(a));
             }
             Action::Hash { key, pattern } => {
                 attributes.iter_mut().filter(|a| a.key == *key).for_each(hash);
