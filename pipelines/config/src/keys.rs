@@ -150,6 +150,8 @@ pub trait Choice: Copy + 'static {
     const NAMES: &'static [(&'static str, Self)];
     /// The canonical names.
     const CANONICAL: &'static [&'static str];
+    /// Whether names differ by more than case.
+    const IGNORES_CASE: bool;
 }
 
 /// Decodes the name of a value; the error lists the canonical names.
@@ -169,7 +171,8 @@ impl<'de, T: Choice> Visitor<'de> for ChoiceVisitor<T> {
     fn visit_enum<A: serde::de::EnumAccess<'de>>(self, access: A) -> Result<T, A::Error> {
         use serde::de::{Error as _, VariantAccess as _};
         let (text, rest) = access.variant::<String>()?;
-        let chosen = T::NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        let is_named = |name: &str| name == text || (T::IGNORES_CASE && name.eq_ignore_ascii_case(&text));
+        let chosen = T::NAMES.iter().find(|(name, _)| is_named(name)).map(|(_, value)| *value);
         rest.unit_variant()?;
         chosen.ok_or_else(|| A::Error::unknown_variant(&text, T::CANONICAL))
     }
@@ -326,7 +329,8 @@ macro_rules! or_unbounded {
 }
 
 /// Declares types with few, named values. The first name of a value is the canonical one, which errors and the
-/// documentation show; others are accepted without being shown.
+/// documentation show; others are accepted without being shown. With `ignoring case` after the name of the type, names
+/// may be written in any case.
 ///
 /// ```
 /// config::choice! {
@@ -343,7 +347,7 @@ macro_rules! or_unbounded {
 macro_rules! choice {
     ($(
         $(#[$meta:meta])*
-        $vis:vis enum $name:ident {
+        $vis:vis enum $name:ident $(ignoring $case:ident)? {
             $($(#[$variant_meta:meta])* $variant:ident = $first:literal $(| $other:literal)*,)*
         }
     )*) => {$(
@@ -357,6 +361,7 @@ macro_rules! choice {
             const NAMES: &'static [(&'static str, Self)] =
                 &[$(($first, $name::$variant), $(($other, $name::$variant),)*)*];
             const CANONICAL: &'static [&'static str] = &[$($first,)*];
+            const IGNORES_CASE: bool = !<[&str]>::is_empty(&[$(stringify!($case))?]);
         }
 
         impl $crate::Setting for $name {

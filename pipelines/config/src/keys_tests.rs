@@ -49,3 +49,30 @@ fn values_out_of_range_are_problems_with_their_paths() {
         assert_eq!(found.trim_start_matches("configuration: "), want, "{json}");
     }
 }
+
+crate::choice! {
+    enum Size ignoring case {
+        Small = "small",
+        Large = "large",
+    }
+}
+
+crate::section! {
+    struct Sized {
+        size: Size = Size::Small,
+    }
+}
+
+#[test]
+fn a_choice_may_ignore_case() {
+    for (json, want) in
+        [(r#"{"size": "LARGE"}"#, Ok(Size::Large)), (r#"{"size": "larg"}"#, Err("unsupported value"))]
+    {
+        let node: Node = serde_json::from_str(json).unwrap();
+        match (Section::new("x", &node).decode::<Sized>(), want) {
+            (Ok(sized), Ok(want)) => assert_eq!(sized.size, want),
+            (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{error}"),
+            (got, _) => panic!("{json}: {:?}", got.map(|sized| sized.size)),
+        }
+    }
+}

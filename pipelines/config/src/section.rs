@@ -18,9 +18,9 @@ impl<'a> Section<'a> {
         Section { path, node, seen: None }
     }
 
-    /// Returns the section with a log, in which decoding records how each value was read.
-    pub fn noting(self, seen: &'a Seen) -> Self {
-        Section { seen: Some(seen), ..self }
+    /// Returns the section with a log, if one is given, in which decoding records how each value was read.
+    pub fn noting(self, seen: impl Into<Option<&'a Seen>>) -> Self {
+        Section { seen: seen.into(), ..self }
     }
 
     /// Returns the path of the section.
@@ -135,6 +135,16 @@ impl Problems<'_> {
         if !holds {
             self.add(key_path, message);
         }
+    }
+
+    /// Adds the problems of a part that was read on its own.
+    pub fn extend(&mut self, error: ConfigError) {
+        self.found.extend(error.into_problems());
+    }
+
+    /// Warns about the value at `key_path`, as [`Section::warn`] does.
+    pub fn warn(&self, key_path: &str, message: impl Into<String>) {
+        self.section.warn(key_path, message);
     }
 
     /// Returns an error if there are problems.

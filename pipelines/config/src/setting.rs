@@ -17,10 +17,10 @@ pub trait Setting {
 
     /// Returns the keys of a section, or of the items of a list or map of sections.
     fn keys(&self) -> Vec<Key> {
-        Vec::new()
+        Self::own_keys()
     }
 
-    /// Returns the keys of a section with its own defaults.
+    /// Returns these keys with the defaults of the section itself.
     fn own_keys() -> Vec<Key> {
         Vec::new()
     }
@@ -111,7 +111,7 @@ impl<T: Setting> Setting for Vec<T> {
         format!("[{}]", items.join(", "))
     }
 
-    fn keys(&self) -> Vec<Key> {
+    fn own_keys() -> Vec<Key> {
         T::own_keys()
     }
 
@@ -133,7 +133,7 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
         format!("{{{}}}", entries.join(", "))
     }
 
-    fn keys(&self) -> Vec<Key> {
+    fn own_keys() -> Vec<Key> {
         T::own_keys()
     }
 

@@ -26,7 +26,7 @@ use gates::Gates;
 use merge::{Lists, merge, unflatten};
 pub use print::Printed;
 pub use sections::{ComponentKind, Configured, Sections};
-pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
+pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service, ServiceKeys};
 use source::Location;
 pub use source::{Environment, schemes};
 pub use yaml_out::to_yaml;

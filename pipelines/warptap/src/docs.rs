@@ -6,7 +6,7 @@ use component::{Factory, Stability};
 use config::Key;
 
 use crate::components::FACTORIES;
-use crate::config::ComponentKind;
+use crate::config::{ComponentKind, ServiceKeys};
 
 /// Returns the page `docs/components.md`.
 pub fn components() -> String {
@@ -16,8 +16,15 @@ pub fn components() -> String {
     section(&mut page, ComponentKind::Exporter, FACTORIES.exporters);
     section(&mut page, ComponentKind::Connector, FACTORIES.connectors);
     section(&mut page, ComponentKind::Extension, FACTORIES.extensions);
+    page.push_str(
+        "\n## Service\n\nThe section `service`: what runs, and the telemetry of the collector itself.\n",
+    );
+    page.push_str(HEADER);
+    rows(&mut page, "", &config::keys::<ServiceKeys>());
     page
 }
+
+const HEADER: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
 
 const INTRODUCTION: &str = "\
 # Components
@@ -55,7 +62,7 @@ fn entry<T: ?Sized>(page: &mut String, kind: ComponentKind, row: &Factory<T>) {
     page.push_str("```\n");
     let keys = (row.keys)();
     if !keys.is_empty() {
-        page.push_str("\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n");
+        page.push_str(HEADER);
         rows(page, "", &keys);
     }
 }

@@ -72,8 +72,7 @@ pub struct Configured<'a> {
 impl Configured<'_> {
     /// Returns the section, which the component decodes.
     pub fn section(&self) -> Section<'_> {
-        let section = Section::new(&self.path, self.node);
-        self.seen.map_or(section, |seen| section.noting(seen))
+        Section::new(&self.path, self.node).noting(self.seen)
     }
 
     /// Returns a problem of the component as a whole.
@@ -91,8 +90,6 @@ pub struct Sections<'a> {
     pub service: Service,
     /// The problems so far. A plan adds those of the components.
     pub problems: Vec<Problem>,
-    /// The warnings so far.
-    pub warnings: Vec<Problem>,
 }
 
 impl<'a> Sections<'a> {
@@ -102,7 +99,7 @@ impl<'a> Sections<'a> {
     }
 
     pub(super) fn read_by(root: &'a Node, gates: &Gates, seen: Option<&'a Seen>) -> Self {
-        let (mut problems, mut warnings) = (Vec::new(), Vec::new());
+        let mut problems = Vec::new();
         if let Err(error) = Section::new("", root).decode::<TopLevel>() {
             problems.extend(error.into_problems());
         }
@@ -111,8 +108,8 @@ impl<'a> Sections<'a> {
             .flat_map(|kind| read_components(root, *kind, seen, &mut problems))
             .collect();
         components.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
-        let service = Service::read(root, &mut problems, &mut warnings);
-        let mut sections = Sections { components, service, problems, warnings };
+        let service = Service::read(root, seen, &mut problems);
+        let mut sections = Sections { components, service, problems };
         let broken = super::check::check(root, &sections, gates);
         sections.problems.extend(broken);
         sections

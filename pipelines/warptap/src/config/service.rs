@@ -1,15 +1,17 @@
 //! The section `service`: pipelines and extensions. Its telemetry is in [`super::telemetry`].
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use component::ComponentId;
-use config::{Node, Position, Problem, Section, Value, nearest};
+use config::{Key, Node, Position, Problem, Section, Seen, Setting, Value, nearest};
 use pdata::Signal;
-use serde::de::{Error, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::sections::ComponentKind;
-use super::telemetry::TelemetryConfig;
+use super::telemetry::{TelemetryConfig, TelemetryKeys};
 
 /// The configured service.
 #[derive(Clone, Debug, Default)]
@@ -93,66 +95,83 @@ impl fmt::Display for PipelineId {
     }
 }
 
-/// The minimum severity of logged messages, as in the Collector.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub enum LogLevel {
-    /// Logs everything.
-    Debug,
-    /// Logs changes of state and above.
-    #[default]
-    Info,
-    /// Logs irregularities and above.
-    Warn,
-    /// Logs failures. Levels above error are treated as error.
-    Error,
-}
-
-const LOG_LEVELS: [(&str, LogLevel); 7] = [
-    ("debug", LogLevel::Debug),
-    ("info", LogLevel::Info),
-    ("warn", LogLevel::Warn),
-    ("error", LogLevel::Error),
-    ("dpanic", LogLevel::Error),
-    ("panic", LogLevel::Error),
-    ("fatal", LogLevel::Error),
-];
-
-impl<'de> Deserialize<'de> for LogLevel {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let is_named = |name: &str| text == name || text == name.to_uppercase();
-        let level = LOG_LEVELS.iter().find(|(name, _)| is_named(name)).map(|(_, level)| *level);
-        level.ok_or_else(|| D::Error::unknown_variant(&text, &["debug", "info", "warn", "error"]))
+config::choice! {
+    /// The minimum severity of logged messages, as in the Collector.
+    #[derive(Default, Ord, PartialOrd)]
+    pub enum LogLevel {
+        /// Logs everything.
+        Debug = "debug" | "DEBUG",
+        /// Logs changes of state and above.
+        #[default]
+        Info = "info" | "INFO",
+        /// Logs irregularities and above.
+        Warn = "warn" | "WARN",
+        /// Logs failures. Levels above error are treated as error.
+        Error = "error" | "ERROR" | "dpanic" | "DPANIC" | "panic" | "PANIC" | "fatal" | "FATAL",
     }
 }
 
 impl Service {
-    /// Reads the section; adds problems and warnings.
-    pub(super) fn read(root: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
+    /// Reads the section; adds problems. Warns in `seen` of keys without effect.
+    pub(super) fn read(root: &Node, seen: Option<&Seen>, problems: &mut Vec<Problem>) -> Self {
         let Some(node) = root.get("service") else { return Service::default() };
         let keys: ServiceKeys = noted(Section::new("service", node), problems);
         let extensions = references("service", "extensions", &keys.extensions, node, problems);
         let pipelines = read_pipelines(node, problems);
-        let telemetry = node.get("telemetry").map(|node| TelemetryConfig::read(node, problems, warnings));
+        let telemetry = node.get("telemetry").map(|node| {
+            let section = Section::new("service::telemetry", node).noting(seen);
+            let (telemetry, error) = TelemetryConfig::read(section);
+            problems.extend(error.into_problems());
+            telemetry
+        });
         Service { pipelines, extensions, telemetry: telemetry.unwrap_or_default() }
     }
 }
 
-/// The keys of the section. Those of type [`IgnoredAny`] are read individually.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ServiceKeys {
-    extensions: Vec<String>,
-    pipelines: IgnoredAny,
-    telemetry: IgnoredAny,
+config::section! {
+    /// The keys of the section.
+    pub struct ServiceKeys {
+        /// Ids of the extensions to start, in this order.
+        extensions: Vec<String>,
+        /// Pipelines by id: `traces`, `metrics`, `logs` or `profiles`, with a name after a slash if there are several.
+        pipelines: Nested<BTreeMap<String, PipelineKeys>>,
+        /// Telemetry of the collector itself.
+        telemetry: Nested<TelemetryKeys>,
+    }
+
+    /// The keys of a pipeline.
+    struct PipelineKeys {
+        /// Ids of the receivers and connectors that data comes from, at least one.
+        receivers: Vec<String>,
+        /// Ids of the processors, in this order.
+        processors: Vec<String>,
+        /// Ids of the exporters and connectors that data is sent to, at least one.
+        exporters: Vec<String>,
+    }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PipelineKeys {
-    exporters: Vec<String>,
-    processors: Vec<String>,
-    receivers: Vec<String>,
+/// A part of a section that is read on its own, with its keys.
+#[derive(Default)]
+pub(super) struct Nested<T>(PhantomData<T>);
+
+impl<T: Setting> Setting for Nested<T> {
+    fn kind() -> String {
+        T::kind()
+    }
+
+    fn shown(&self) -> String {
+        String::new()
+    }
+
+    fn own_keys() -> Vec<Key> {
+        T::own_keys()
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Nested<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Nested(PhantomData))
+    }
 }
 
 /// Decodes a section; on errors, adds problems and returns the defaults.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use config::Value;
+use config::{Problem, Seen, Value};
 
 use super::*;
 use crate::config::LogLevel;
@@ -9,11 +9,12 @@ use crate::config::yaml;
 /// Reads a section in YAML; returns it with problems and warnings.
 fn read(text: &str) -> (TelemetryConfig, Vec<String>, Vec<String>) {
     let node = yaml::parse(text, &"telemetry".into()).expect(text);
-    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-    let telemetry = TelemetryConfig::read(&node, &mut problems, &mut warnings);
+    let seen = Seen::default();
+    let section = Section::new("service::telemetry", &node).noting(&seen);
+    let (telemetry, error) = TelemetryConfig::read(section);
     let texts =
         |problems: Vec<Problem>| problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
-    (telemetry, texts(problems), texts(warnings))
+    (telemetry, texts(error.into_problems()), texts(seen.warnings()))
 }
 
 #[track_caller]
@@ -130,9 +131,9 @@ fn resource_is_a_list_or_keys() {
 #[test]
 fn wrong_values_are_problems_with_positions() {
     for (text, problems) in [
-        ("logs: {encoding: xml}", &["logs::encoding: no encoder registered for name \"xml\""] as &[&str]),
+        ("logs: {encoding: xml}", &["logs::encoding: unsupported value \"xml\""] as &[&str]),
         ("logs: {output_paths: ['http://x']}", &["logs::output_paths[0]: \"http://x\" cannot be opened"]),
-        ("logs: {sampling: {initial: -1}}", &["logs::sampling::initial: expected zero or more"]),
+        ("logs: {sampling: {initial: -1}}", &["logs::sampling::initial: -1 is negative: expected 0 or more"]),
         ("metrics: {level: high}", &["metrics::level: unsupported value \"high\""]),
         ("metrics: {readers: []}", &["metrics::readers: collector telemetry metrics reader should exist"]),
         ("metrics: {views: []}", &["metrics::views: service::telemetry::metrics::views can only be set"]),
@@ -154,10 +155,9 @@ fn wrong_values_are_problems_with_positions() {
         ),
         (
             "metrics: {readers: [{periodic: {exporter: {otlp: {protocol: http/json, endpoint: h}}}}]}",
-            &["metrics::readers[0]::periodic::exporter::otlp::protocol: unsupported protocol \"http/json\""],
+            &["metrics::readers[0]::periodic::exporter::otlp::protocol: unsupported value \"http/json\""],
         ),
         ("traces: {processors: [{}]}", &["traces::processors[0]: unsupported span processor type"]),
-        ("traces: {propagators: [x]}", &["traces::propagators[0]: unsupported trace propagator \"x\""]),
         (
             "traces: {processors: [{simple: {exporter: {otlp: {protocol: grpc, temporality_preference: delta}}}}]}",
             &["traces::processors[0]::simple::exporter::otlp: has invalid keys: temporality_preference"],
@@ -170,6 +170,11 @@ fn wrong_values_are_problems_with_positions() {
     ] {
         check(text, problems, &[]);
     }
+    check(
+        "traces: {propagators: [x]}",
+        &["traces::propagators[0]: unsupported value \"x\": expected one of \"tracecontext\", \"b3\""],
+        &["traces::propagators: accepted without effect"],
+    );
     let number = "resource: {a: 3}";
     check(
         number,
@@ -183,14 +188,18 @@ fn wrong_values_are_problems_with_positions() {
 #[test]
 fn keys_without_effect_are_reported() {
     for (text, warnings) in [
-        ("metrics: {address: ':8888'}", &["metrics::address: is ignored"] as &[&str]),
-        ("logs: {development: true}", &["logs::development: is accepted"]),
-        ("logs: {disable_stacktrace: false}", &["logs::disable_stacktrace: is accepted"]),
+        ("metrics: {address: ':8888'}", &["metrics::address: accepted without effect: ignored"] as &[&str]),
+        (
+            "metrics: {readers: [{producers: [x], periodic: {exporter: {console: {}}}}]}",
+            &["metrics::readers[0]::producers: accepted without effect"],
+        ),
+        ("logs: {development: true}", &["logs::development: accepted without effect"]),
+        ("logs: {disable_stacktrace: false}", &["logs::disable_stacktrace: accepted without effect"]),
         (
             "traces: {propagators: [b3], sampler: {always_on: }}",
-            &["traces::propagators[0]: ", "traces::sampler: "],
+            &["traces::propagators: ", "traces::sampler: "],
         ),
-        ("resource: {schema_url: x, detectors: {}}", &["resource::schema_url: ", "resource::detectors: "]),
+        ("resource: {schema_url: x, detectors: {x: }}", &["resource::schema_url: ", "resource::detectors: "]),
     ] {
         check(text, &[], warnings);
     }

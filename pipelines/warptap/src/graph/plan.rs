@@ -70,7 +70,7 @@ impl Plan {
         factories: Factories<'_>,
         version: &'static str,
     ) -> Result<Self, ConfigError> {
-        let (problems, warnings) = (sections.problems.clone(), sections.warnings.clone());
+        let (problems, warnings) = (sections.problems.clone(), Vec::new());
         let mut builder = Builder { sections, factories, version, problems, warnings };
         builder.validate();
         let wiring = builder.wire();

@@ -36,7 +36,7 @@ impl Sampler {
         let mut hasher = DefaultHasher::new();
         (level as u8, text).hash(&mut hasher);
         let counter = &mut self.counters[hasher.finish() as usize % COUNTERS];
-        if now.saturating_duration_since(counter.begin) >= self.sampling.tick {
+        if now.saturating_duration_since(counter.begin) >= *self.sampling.tick {
             *counter = Counter { begin: now, lines: 0 };
         }
         counter.lines += 1;
@@ -58,7 +58,10 @@ mod tests {
         let tick = Duration::from_secs(10);
         for (initial, thereafter, want) in [(2, 3, "yynnynny"), (3, 0, "yyynnnnn"), (10, 100, "yyyyyyyy")] {
             let begin = Instant::now();
-            let mut sampler = Sampler::new(Sampling { tick, initial, thereafter }, begin);
+            let mut sampler = Sampler::new(
+                Sampling { tick: tick.into(), initial, thereafter, ..Sampling::default() },
+                begin,
+            );
             let mut takes =
                 |text: &str, now| if sampler.takes(LogLevel::Info, text, now) { 'y' } else { 'n' };
             let first: String = (0..8).map(|_| takes("a", begin)).collect();

@@ -16,9 +16,8 @@ static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(())
 /// Parses a section, without its default log output.
 fn config(text: &str) -> Config {
     let node: Node = yaml::parse(text, &"telemetry".into()).expect(text);
-    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-    let mut config = Config::read(&node, &mut problems, &mut warnings);
-    assert_eq!(problems, [], "{text}");
+    let (mut config, error) = Config::read(Section::new("service::telemetry", &node));
+    assert_eq!(error.problems(), [], "{text}");
     config.logs.output_paths.clear();
     config
 }

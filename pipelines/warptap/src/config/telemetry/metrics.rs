@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use config::Problems;
 
-use super::Reading;
 use super::keys::{
-    AggregationKeys, ListsKeys, MetricsKeys, PeriodicKeys, PrometheusKeys, ReaderKeys, SelectorKeys,
-    StreamKeys, ViewKeys,
+    AggregationKeys, MetricsKeys, PeriodicKeys, PrometheusKeys, ReaderKeys, StreamKeys, ViewKeys,
 };
 use super::push::{self, ExporterConfig, millis};
 
@@ -23,33 +20,19 @@ pub struct Metrics {
     pub views: Option<Vec<View>>,
 }
 
-/// The amount of metrics.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub enum MetricsLevel {
-    /// No metrics.
-    None,
-    /// Metrics that are required for operation.
-    Basic,
-    /// Additional useful metrics.
-    #[default]
-    Normal,
-    /// All metrics.
-    Detailed,
-}
-
-const LEVELS: [(&str, MetricsLevel); 4] = [
-    ("none", MetricsLevel::None),
-    ("basic", MetricsLevel::Basic),
-    ("normal", MetricsLevel::Normal),
-    ("detailed", MetricsLevel::Detailed),
-];
-
-impl<'de> Deserialize<'de> for MetricsLevel {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let row = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        row.map(|(_, level)| *level)
-            .ok_or_else(|| D::Error::unknown_variant(&text, &["none", "basic", "normal", "detailed"]))
+config::choice! {
+    /// Amount of detail that is measured.
+    #[derive(Default, Ord, PartialOrd)]
+    pub enum MetricsLevel ignoring case {
+        /// No metrics.
+        None = "none",
+        /// Metrics that are required for operation.
+        Basic = "basic",
+        /// Additional useful metrics.
+        #[default]
+        Normal = "normal",
+        /// All metrics.
+        Detailed = "detailed",
     }
 }
 
@@ -84,11 +67,15 @@ pub struct Prometheus {
     pub resource_labels: Option<Lists>,
 }
 
-/// Lists of included and excluded names.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Lists {
-    included: Vec<String>,
-    excluded: Vec<String>,
+config::section! {
+    /// Names that are selected.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct Lists {
+        /// Names that are selected. Empty selects all.
+        included: Vec<String>,
+        /// Names that are not selected.
+        excluded: Vec<String>,
+    }
 }
 
 impl Lists {
@@ -108,19 +95,41 @@ pub struct View {
     pub stream: StreamConfig,
 }
 
-/// Selects instruments; an empty field matches all.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Selector {
-    /// Name, in which `*` matches any text and `?` one character.
-    pub instrument_name: String,
-    /// Type, such as `counter`.
-    pub instrument_type: String,
-    /// Name of the scope.
-    pub meter_name: String,
-    /// Version of the scope.
-    pub meter_version: String,
-    /// Unit of the instrument.
-    pub unit: String,
+config::section! {
+    /// Which instruments. An empty text matches all.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Selector {
+        /// Name of the instrument; `*` matches any text and `?` one character.
+        pub instrument_name: String,
+        /// Type of the instrument.
+        pub instrument_type: Option<InstrumentType>,
+        /// Name of its scope.
+        pub meter_name: String,
+        /// Version of its scope.
+        pub meter_version: String,
+        /// URL of the schema of its scope.
+        pub meter_schema_url: Option<String> => unused "scopes have no schemas",
+        /// Unit of the instrument.
+        pub unit: String,
+    }
+}
+
+config::choice! {
+    /// A type of instruments.
+    pub enum InstrumentType {
+        /// A sum that only grows.
+        Counter = "counter",
+        /// A distribution.
+        Histogram = "histogram",
+        /// A sum that only grows, read by a callback.
+        ObservableCounter = "observable_counter",
+        /// A value, read by a callback.
+        ObservableGauge = "observable_gauge",
+        /// A sum, read by a callback.
+        ObservableUpDownCounter = "observable_up_down_counter",
+        /// A sum.
+        UpDownCounter = "up_down_counter",
+    }
 }
 
 /// Changes of the stream of an instrument.
@@ -173,165 +182,98 @@ fn default_readers() -> Vec<ReaderConfig> {
 }
 
 impl Metrics {
-    pub(super) fn read(reading: &mut Reading<'_>) -> Self {
-        let keys: MetricsKeys = reading.decode();
-        if keys.address.is_some() {
-            reading.odd("address", "is ignored, as it is by the Collector since v0.123: use readers instead");
-        }
-        if keys.views.is_some() && keys.level != MetricsLevel::Detailed {
-            let message = "service::telemetry::metrics::views can only be set when \
-                service::telemetry::metrics::level is detailed";
-            reading.wrong("views", message);
-        }
-        let is_on = keys.level != MetricsLevel::None;
-        if is_on && keys.readers.as_ref().is_some_and(Vec::is_empty) {
-            let message = "collector telemetry metrics reader should exist when metric level is not none";
-            reading.wrong("readers", message);
-        }
-        let readers = match &keys.readers {
-            None => default_readers(),
-            Some(written) => {
-                written.iter().enumerate().filter_map(|(i, keys)| reader(i, keys, reading)).collect()
-            }
-        };
-        let readers = if is_on { readers } else { Vec::new() };
-        let views = keys.views.map(|views| {
-            views.iter().enumerate().filter_map(|(index, keys)| view(index, keys, reading)).collect()
+    pub(super) fn new(keys: &MetricsKeys, problems: &mut Problems<'_>) -> Self {
+        problems.require(keys.views.is_none() || keys.level == MetricsLevel::Detailed, "metrics::views", {
+            "service::telemetry::metrics::views can only be set when service::telemetry::metrics::level is detailed"
         });
-        Metrics { level: keys.level, readers, views }
+        let is_on = keys.level != MetricsLevel::None;
+        problems.require(
+            !is_on || keys.readers.as_ref().is_none_or(|r| !r.is_empty()),
+            "metrics::readers",
+            "collector telemetry metrics reader should exist when metric level is not none",
+        );
+        let readers = keys.readers.as_ref().map_or_else(default_readers, |readers| {
+            readers.iter().enumerate().filter_map(|(index, keys)| reader(index, keys, problems)).collect()
+        });
+        let views = keys.views.as_ref().map(|views| {
+            views.iter().enumerate().filter_map(|(index, keys)| view(index, keys, problems)).collect()
+        });
+        Metrics { level: keys.level, readers: if is_on { readers } else { Vec::new() }, views }
     }
 }
 
-fn reader(index: usize, keys: &ReaderKeys, reading: &mut Reading<'_>) -> Option<ReaderConfig> {
-    let path = format!("readers[{index}]");
-    if keys.producers.is_some() {
-        reading.no_effect(&format!("{path}::producers"));
-    }
+fn reader(index: usize, keys: &ReaderKeys, problems: &mut Problems<'_>) -> Option<ReaderConfig> {
+    let path = format!("metrics::readers[{index}]");
     match (&keys.pull, &keys.periodic) {
-        (Some(_), Some(_)) => reading.wrong(&path, "must not specify multiple metric reader type"),
-        (None, None) => {
-            reading.wrong(&path, "no valid metric reader: expected one of pull, periodic");
-        }
+        (Some(_), Some(_)) => problems.add(&path, "must not specify multiple metric reader type"),
+        (None, None) => problems.add(&path, "no valid metric reader: expected one of pull, periodic"),
         (Some(pull), None) => match &pull.exporter.prometheus {
             Some(keys) => {
-                return prometheus(keys, &format!("{path}::pull::exporter::prometheus"), reading)
-                    .map(ReaderConfig::Pull);
+                return prometheus(keys, &format!("{path}::pull::exporter::prometheus"), problems);
             }
-            None => {
-                reading.wrong(&format!("{path}::pull::exporter"), {
-                    "no valid metric exporter: expected prometheus"
-                });
-            }
+            None => problems
+                .add(&format!("{path}::pull::exporter"), "no valid metric exporter: expected prometheus"),
         },
-        (None, Some(keys)) => return periodic(keys, &format!("{path}::periodic"), reading),
+        (None, Some(keys)) => return periodic(keys, &format!("{path}::periodic"), problems),
     }
     None
 }
 
-fn prometheus(keys: &PrometheusKeys, path: &str, reading: &mut Reading<'_>) -> Option<Prometheus> {
-    if keys.host.is_none() {
-        reading.wrong(path, "host must be specified");
+fn prometheus(keys: &PrometheusKeys, path: &str, problems: &mut Problems<'_>) -> Option<ReaderConfig> {
+    for (key, is_given) in [("host", keys.host.is_some()), ("port", keys.port.is_some())] {
+        problems.require(is_given, path, format!("{key} must be specified"));
     }
-    if keys.port.is_none() {
-        reading.wrong(path, "port must be specified");
+    if let Some(Lists { included, excluded }) = &keys.with_resource_constant_labels {
+        for name in included.iter().filter(|name| excluded.contains(name)) {
+            problems.add(&format!("{path}::with_resource_constant_labels"), {
+                format!("attribute cannot be in both include and exclude list: {name}")
+            });
+        }
     }
-    let (host, port) = (keys.host.clone()?, keys.port?);
-    let lists_path = format!("{path}::with_resource_constant_labels");
-    Some(Prometheus {
-        host,
-        port,
-        // As in the Collector, either key alone enables both kinds of suffixes.
+    Some(ReaderConfig::Pull(Prometheus {
+        host: keys.host.clone()?,
+        port: keys.port?,
+        // As in the Collector, one key alone brings both kinds of suffixes.
         has_suffixes: !(keys.without_units.unwrap_or(true) && keys.without_type_suffix.unwrap_or(true)),
         has_scope_labels: !keys.without_scope_info.unwrap_or(true),
-        resource_labels: keys
-            .with_resource_constant_labels
-            .as_ref()
-            .map(|keys| lists(keys, &lists_path, reading)),
-    })
+        resource_labels: keys.with_resource_constant_labels.clone(),
+    }))
 }
 
-fn lists(keys: &ListsKeys, path: &str, reading: &mut Reading<'_>) -> Lists {
-    for name in keys.included.iter().filter(|name| keys.excluded.contains(name)) {
-        reading.wrong(path, format!("attribute cannot be in both include and exclude list: {name}"));
-    }
-    Lists { included: keys.included.clone(), excluded: keys.excluded.clone() }
-}
-
-fn periodic(keys: &PeriodicKeys, path: &str, reading: &mut Reading<'_>) -> Option<ReaderConfig> {
-    let exporter = push::exporter(&keys.exporter, &format!("{path}::exporter"), "metric", reading)?;
+fn periodic(keys: &PeriodicKeys, path: &str, problems: &mut Problems<'_>) -> Option<ReaderConfig> {
+    let exporter = push::exporter(&keys.exporter, &format!("{path}::exporter"), "metric", problems)?;
     Some(ReaderConfig::Periodic {
-        interval: millis(keys.interval.filter(|n| *n > 0), Duration::from_secs(60)),
-        timeout: millis(keys.timeout.filter(|n| *n > 0), Duration::from_secs(30)),
+        interval: millis(keys.interval, 60_000),
+        timeout: millis(keys.timeout, 30_000),
         exporter,
     })
 }
 
-const INSTRUMENT_TYPES: [&str; 6] = [
-    "counter",
-    "histogram",
-    "observable_counter",
-    "observable_gauge",
-    "observable_up_down_counter",
-    "up_down_counter",
-];
-
-fn view(index: usize, keys: &ViewKeys, reading: &mut Reading<'_>) -> Option<View> {
-    let path = format!("views[{index}]");
-    let Some(written) = &keys.selector else {
-        reading.wrong(&path, "view: no selector provided");
+fn view(index: usize, keys: &ViewKeys, problems: &mut Problems<'_>) -> Option<View> {
+    let path = format!("metrics::views[{index}]");
+    let Some(selector) = keys.selector.clone() else {
+        problems.add(&path, "view: no selector provided");
         return None;
     };
-    let selector = selector(written);
-    if selector == Selector::default() {
-        reading.wrong(&format!("{path}::selector"), "empty selector: expected something to select by");
-    }
-    if !selector.instrument_type.is_empty() && !INSTRUMENT_TYPES.contains(&&*selector.instrument_type) {
-        let message = format!(
-            "invalid value {:?}: expected one of {}",
-            selector.instrument_type,
-            INSTRUMENT_TYPES.join(", ")
-        );
-        reading.wrong(&format!("{path}::selector::instrument_type"), message);
-    }
-    if written.meter_schema_url.is_some() {
-        reading.no_effect(&format!("{path}::selector::meter_schema_url"));
-    }
-    let stream = keys
-        .stream
-        .as_ref()
-        .map(|keys| stream(keys, &format!("{path}::stream"), reading))
-        .unwrap_or_default();
-    Some(View { selector, stream })
+    let is_empty = Selector { meter_schema_url: None, ..selector.clone() } == Selector::default();
+    problems.require(!is_empty, &format!("{path}::selector"), {
+        "empty selector: expected something to select by"
+    });
+    Some(View { selector, stream: stream(&keys.stream) })
 }
 
-fn selector(keys: &SelectorKeys) -> Selector {
-    let text = |written: &Option<String>| written.clone().unwrap_or_default();
-    Selector {
-        instrument_name: text(&keys.instrument_name),
-        instrument_type: text(&keys.instrument_type),
-        meter_name: text(&keys.meter_name),
-        meter_version: text(&keys.meter_version),
-        unit: text(&keys.unit),
-    }
-}
-
-fn stream(keys: &StreamKeys, path: &str, reading: &mut Reading<'_>) -> StreamConfig {
-    let lists = keys.attribute_keys.as_ref();
-    if lists.is_some_and(|lists| !lists.excluded.is_empty()) {
-        reading.no_effect(&format!("{path}::attribute_keys::excluded"));
-    }
+fn stream(keys: &StreamKeys) -> StreamConfig {
     StreamConfig {
         name: keys.name.clone(),
         description: keys.description.clone(),
-        aggregation: keys.aggregation.as_ref().and_then(aggregation),
-        attribute_keys: lists.map(|lists| lists.included.clone()).filter(|included| !included.is_empty()),
+        aggregation: aggregation(&keys.aggregation),
+        attribute_keys: Some(keys.attribute_keys.included.clone()).filter(|included| !included.is_empty()),
     }
 }
 
 fn aggregation(keys: &AggregationKeys) -> Option<Aggregation> {
     if let Some(keys) = &keys.base2_exponential_bucket_histogram {
-        let (size_max, scale_max) = (keys.max_size.unwrap_or(160), keys.max_scale.unwrap_or(20));
-        return Some(Aggregation::Exponential { size_max, scale_max });
+        return Some(Aggregation::Exponential { size_max: keys.max_size, scale_max: keys.max_scale });
     }
     if let Some(keys) = &keys.explicit_bucket_histogram {
         return keys.boundaries.clone().map(Aggregation::Buckets);

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use config::Headers;
+use config::{Headers, Problems};
 
-use super::Reading;
 use super::keys::{BatchKeys, ExporterKeys, OtlpKeys, ProcessorKeys};
 
 /// An exporter of internal telemetry.
@@ -42,25 +41,36 @@ pub struct Otlp {
     pub temporality: Temporality,
 }
 
-/// The protocol of an OTLP server.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Protocol {
-    /// OTLP over gRPC.
-    Grpc,
-    /// OTLP as Protobuf over HTTP.
-    HttpProtobuf,
-}
+config::choice! {
+    /// Protocol of an OTLP server.
+    pub enum Protocol {
+        /// gRPC.
+        Grpc = "grpc",
+        /// Protobuf over HTTP.
+        HttpProtobuf = "http/protobuf",
+    }
 
-/// The start of counted intervals.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Temporality {
-    /// The start of the collector.
-    #[default]
-    Cumulative,
-    /// The previous export.
-    Delta,
-    /// The one that requires less memory.
-    LowMemory,
+    /// Compression of requests.
+    #[derive(Default)]
+    pub(super) enum OtlpCompression {
+        /// None.
+        #[default]
+        None = "none",
+        /// gzip.
+        Gzip = "gzip",
+    }
+
+    /// Start of the sums of metrics.
+    #[derive(Default)]
+    pub enum Temporality {
+        /// The start of the process.
+        #[default]
+        Cumulative = "cumulative",
+        /// The last export.
+        Delta = "delta",
+        /// Whichever needs less memory.
+        LowMemory = "lowmemory",
+    }
 }
 
 /// Settings of a batching processor of log records or spans.
@@ -81,57 +91,52 @@ pub struct ProcessorConfig {
 /// Differences between signals.
 pub(super) struct Defaults {
     noun: &'static str,
-    delay: Duration,
+    delay_ms: u64,
 }
 
-/// The defaults of log records.
-pub(super) const LOGS: Defaults = Defaults { noun: "log", delay: Duration::from_secs(1) };
-/// The defaults of spans.
-pub(super) const SPANS: Defaults = Defaults { noun: "span", delay: Duration::from_secs(5) };
+/// Log records.
+pub(super) const LOGS: Defaults = Defaults { noun: "log", delay_ms: 1_000 };
+/// Spans.
+pub(super) const SPANS: Defaults = Defaults { noun: "span", delay_ms: 5_000 };
 
-/// Default time limit of an export.
-const EXPORT_MAX: Duration = Duration::from_secs(30);
-/// Default time limit of an OTLP request.
-const REQUEST_MAX: Duration = Duration::from_secs(10);
+const EXPORT_MS: u64 = 30_000;
+const REQUEST_MS: u64 = 10_000;
 const QUEUE_SIZE_MAX: usize = 2048;
 const BATCH_SIZE_MAX: usize = 512;
 
-/// Returns a duration in milliseconds, or its default.
-pub(super) fn millis(written: Option<u64>, default: Duration) -> Duration {
-    written.map_or(default, Duration::from_millis)
+/// Returns a number of milliseconds, of which 0 is the default.
+pub(super) fn millis(written: u64, default: u64) -> Duration {
+    Duration::from_millis(if written == 0 { default } else { written })
 }
 
+/// Reads the list `processors` of the section at `path`.
 pub(super) fn processors(
     keys: &[ProcessorKeys],
+    path: &str,
     defaults: &Defaults,
-    reading: &mut Reading<'_>,
+    problems: &mut Problems<'_>,
 ) -> Vec<ProcessorConfig> {
     let mut found = Vec::new();
     for (index, keys) in keys.iter().enumerate() {
-        let path = format!("processors[{index}]");
+        let (path, noun) = (format!("{path}::processors[{index}]"), defaults.noun);
         match (&keys.batch, &keys.simple) {
             (Some(_), Some(_)) => {
-                reading.wrong(&path, format!("must not specify multiple {} processor type", defaults.noun));
+                problems.add(&path, format!("must not specify multiple {noun} processor type"));
             }
-            (Some(batch), None) => found.extend(batched(batch, &path, defaults, reading)),
+            (Some(batch), None) => found.extend(batched(batch, &path, defaults, problems)),
             (None, Some(simple)) => {
-                let path = format!("{path}::simple::exporter");
-                let exporter = exporter(&simple.exporter, &path, defaults.noun, reading);
+                let exporter =
+                    exporter(&simple.exporter, &format!("{path}::simple::exporter"), noun, problems);
                 found.extend(exporter.map(|exporter| ProcessorConfig {
                     delay: Duration::ZERO,
-                    timeout: EXPORT_MAX,
+                    timeout: Duration::from_millis(EXPORT_MS),
                     queue_size_max: QUEUE_SIZE_MAX,
                     batch_size_max: 1,
                     exporter,
                 }));
             }
-            (None, None) => {
-                let noun = defaults.noun;
-                reading.wrong(
-                    &path,
-                    format!("unsupported {noun} processor type, must be one of simple or batch"),
-                );
-            }
+            (None, None) => problems
+                .add(&path, format!("unsupported {noun} processor type, must be one of simple or batch")),
         }
     }
     found
@@ -141,131 +146,105 @@ fn batched(
     keys: &BatchKeys,
     path: &str,
     defaults: &Defaults,
-    reading: &mut Reading<'_>,
+    problems: &mut Problems<'_>,
 ) -> Option<ProcessorConfig> {
-    let exporter = exporter(&keys.exporter, &format!("{path}::batch::exporter"), defaults.noun, reading)?;
-    let queue_size_max = keys.max_queue_size.filter(|n| *n > 0).unwrap_or(QUEUE_SIZE_MAX);
-    let batch_size_max = keys.max_export_batch_size.filter(|n| *n > 0).unwrap_or(BATCH_SIZE_MAX);
+    let path = format!("{path}::batch::exporter");
+    let exporter = exporter(&keys.exporter, &path, defaults.noun, problems)?;
+    let size = |written: usize, default| if written == 0 { default } else { written };
+    let queue_size_max = size(keys.max_queue_size, QUEUE_SIZE_MAX);
     Some(ProcessorConfig {
-        delay: millis(keys.schedule_delay, defaults.delay),
-        timeout: millis(keys.export_timeout, EXPORT_MAX),
+        delay: Duration::from_millis(keys.schedule_delay.unwrap_or(defaults.delay_ms)),
+        timeout: Duration::from_millis(keys.export_timeout.unwrap_or(EXPORT_MS)),
         queue_size_max,
-        batch_size_max: batch_size_max.min(queue_size_max),
+        batch_size_max: size(keys.max_export_batch_size, BATCH_SIZE_MAX).min(queue_size_max),
         exporter,
     })
 }
 
-/// Reads the section `exporter`; `noun` is the exported signal.
+/// Reads the section `exporter` at `path`; `noun` is what it exports.
 pub(super) fn exporter(
     keys: &ExporterKeys,
     path: &str,
     noun: &str,
-    reading: &mut Reading<'_>,
+    problems: &mut Problems<'_>,
 ) -> Option<ExporterConfig> {
     match (&keys.console, &keys.otlp) {
-        (Some(_), Some(_)) => reading.wrong(path, "must not specify multiple exporters"),
+        (Some(_), Some(_)) => problems.add(path, "must not specify multiple exporters"),
         (Some(_), None) => return Some(ExporterConfig::Console),
         (None, Some(keys)) => {
-            return otlp(keys, &format!("{path}::otlp"), noun, reading)
+            return otlp(keys, &format!("{path}::otlp"), noun, problems)
                 .map(Box::new)
                 .map(ExporterConfig::Otlp);
         }
         (None, None) => {
-            reading.wrong(path, format!("no valid {noun} exporter: expected one of otlp, console"));
+            problems.add(path, format!("no valid {noun} exporter: expected one of otlp, console"));
         }
     }
     None
 }
 
-fn otlp(keys: &OtlpKeys, path: &str, noun: &str, reading: &mut Reading<'_>) -> Option<Otlp> {
-    let protocol = match keys.protocol.as_deref() {
-        Some("grpc") => Protocol::Grpc,
-        Some("http/protobuf") => Protocol::HttpProtobuf,
-        other => {
-            let other = other.unwrap_or_default();
-            let message =
-                format!("unsupported protocol {other:?}: expected one of \"grpc\", \"http/protobuf\"");
-            reading.wrong(&format!("{path}::protocol"), message);
-            return None;
-        }
+fn otlp(keys: &OtlpKeys, path: &str, noun: &str, problems: &mut Problems<'_>) -> Option<Otlp> {
+    let key = |key: &str| format!("{path}::{key}");
+    problems.require(keys.client_certificate.is_some() == keys.client_key.is_some(), path, {
+        "client_certificate and client_key are needed together"
+    });
+    check_metric_keys(keys, path, noun, problems);
+    let Some(protocol) = keys.protocol else {
+        problems.add(&key("protocol"), "requires a protocol: expected one of \"grpc\", \"http/protobuf\"");
+        return None;
     };
-    let is_compressed = match keys.compression.as_deref() {
-        None | Some("none") => false,
-        Some("gzip") => true,
-        Some(other) => {
-            let message = format!("unsupported compression {other:?}: expected one of \"gzip\", \"none\"");
-            reading.wrong(&format!("{path}::compression"), message);
-            false
-        }
-    };
-    if keys.client_certificate.is_some() != keys.client_key.is_some() {
-        reading.wrong(path, "client_certificate and client_key are needed together");
-    }
     let endpoint = endpoint(keys, protocol);
-    if let Err(e) = transport::endpoint::HttpEndpoint::parse(&endpoint) {
-        reading.wrong(&format!("{path}::endpoint"), e);
-    }
-    let named = |path: &Option<String>| path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
+    problems.take(&key("endpoint"), transport::endpoint::HttpEndpoint::parse(&endpoint));
+    let named = |path: &str| Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
     Some(Otlp {
         protocol,
         endpoint,
         certificate: named(&keys.certificate),
-        client_certificate: named(&keys.client_certificate),
-        client_key: named(&keys.client_key),
-        is_compressed,
-        timeout: millis(keys.timeout.filter(|n| *n > 0), REQUEST_MAX),
+        client_certificate: keys.client_certificate.as_deref().and_then(named),
+        client_key: keys.client_key.as_deref().and_then(named),
+        is_compressed: keys.compression == OtlpCompression::Gzip,
+        timeout: millis(keys.timeout, REQUEST_MS),
         headers: keys.headers.clone(),
-        headers_list: pairs(keys.headers_list.as_deref().unwrap_or_default(), path, reading),
-        temporality: temporality(keys, path, noun, reading),
+        headers_list: pairs(keys.headers_list.reveal(), &key("headers_list"), problems),
+        temporality: keys.temporality_preference.unwrap_or_default(),
     })
 }
 
-/// Returns the URL. If it lacks a scheme, `insecure` determines the scheme. For HTTP, the path is preserved.
+/// Returns the URL: without a scheme, `insecure` decides which; of HTTP, with the path that it has.
 fn endpoint(keys: &OtlpKeys, protocol: Protocol) -> String {
     let port = if protocol == Protocol::Grpc { 4317 } else { 4318 };
     let written = keys.endpoint.clone().unwrap_or_else(|| format!("localhost:{port}"));
     let has_scheme = written.starts_with("http://") || written.starts_with("https://");
-    match (has_scheme, keys.insecure.unwrap_or(false)) {
+    match (has_scheme, keys.insecure) {
         (true, _) => written,
         (false, true) => format!("http://{written}"),
         (false, false) => format!("https://{written}"),
     }
 }
 
-/// Parses `a=b,c=d`.
-fn pairs(text: &str, path: &str, reading: &mut Reading<'_>) -> Vec<(String, String)> {
+/// Reads `a=b,c=d`.
+fn pairs(text: &str, path: &str, problems: &mut Problems<'_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some((name, value)) => found.push((name.trim().to_owned(), value.trim().to_owned())),
-            None => reading.wrong(&format!("{path}::headers_list"), "expected name=value pairs with commas"),
+            None => problems.add(path, "expected name=value pairs with commas"),
         }
     }
     found
 }
 
-fn temporality(keys: &OtlpKeys, path: &str, noun: &str, reading: &mut Reading<'_>) -> Temporality {
-    for (key, value) in [
-        ("temporality_preference", &keys.temporality_preference),
-        ("default_histogram_aggregation", &keys.default_histogram_aggregation),
+fn check_metric_keys(keys: &OtlpKeys, path: &str, noun: &str, problems: &mut Problems<'_>) {
+    let aggregation = keys.default_histogram_aggregation.as_deref();
+    for (key, is_given) in [
+        ("temporality_preference", keys.temporality_preference.is_some()),
+        ("default_histogram_aggregation", aggregation.is_some()),
     ] {
-        if value.is_some() && noun != "metric" {
-            reading.wrong(path, format!("has invalid keys: {key}"));
-        }
+        problems.require(!is_given || noun == "metric", path, format!("has invalid keys: {key}"));
     }
-    if keys.default_histogram_aggregation.as_deref().is_some_and(|a| a != "explicit_bucket_histogram") {
-        reading.no_effect(&format!("{path}::default_histogram_aggregation"));
-    }
-    match keys.temporality_preference.as_deref() {
-        None | Some("cumulative") => Temporality::Cumulative,
-        Some("delta") => Temporality::Delta,
-        Some("lowmemory") => Temporality::LowMemory,
-        Some(other) => {
-            let message = format!(
-                "unsupported temporality preference {other:?}: expected one of \"cumulative\", \"delta\", \"lowmemory\""
-            );
-            reading.wrong(&format!("{path}::temporality_preference"), message);
-            Temporality::default()
-        }
+    if aggregation.is_some_and(|aggregation| aggregation != "explicit_bucket_histogram") {
+        problems.warn(&format!("{path}::default_histogram_aggregation"), {
+            "accepted without effect: histograms have explicit buckets"
+        });
     }
 }

@@ -1,10 +1,9 @@
 //! The section `service::telemetry::resource`: attributes in a list, or, in the older format, as keys of the
 //! section, where null removes a default attribute.
 
-use config::{Node, Section, Value};
+use config::{Keys as _, Node, Problems, Section, Value};
 
-use super::Reading;
-use super::keys::AttributeKeys;
+use super::keys::ResourceKeys;
 
 /// The resource of the collector's telemetry.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,55 +16,60 @@ pub struct Resource {
     pub legacy: Vec<String>,
 }
 
+/// Keys that are reported or warned about and are no attributes.
+const NO_ATTRIBUTES: [&str; 2] = ["attributes_list", "detection/development"];
+
 impl Resource {
-    pub(super) fn read(reading: &mut Reading<'_>) -> Self {
-        let node = reading.section.node();
+    /// Reads the section, whose keys are those of [`ResourceKeys`] or, in the legacy form, names of attributes.
+    pub(super) fn new(node: &Node, problems: &mut Problems<'_>) -> Self {
         let mut resource = Resource::default();
         if !matches!(node.value, Value::Mapping(_) | Value::Null) {
-            reading.wrong("", format!("expected a map or struct, got {:?}", node.value.go_type()));
+            problems.add("resource", format!("expected a map or struct, got {:?}", node.value.go_type()));
         }
-        for entry in node.entries() {
-            let key = entry.key.as_str();
-            match key {
-                "attributes" => resource.list(&entry.value, reading),
-                "schema_url" | "detectors" | "detection/development" => reading.no_effect(key),
-                "attributes_list" => reading.wrong(key, {
-                    "resource::attributes_list is not currently supported, please use resource::attributes"
-                }),
-                _ => resource.legacy(key, &entry.value, reading),
-            }
+        let is_known = |key: &str| ResourceKeys::names().contains(&key) || NO_ATTRIBUTES.contains(&key);
+        for entry in node.entries().iter().filter(|entry| !is_known(&entry.key)) {
+            resource.legacy(&entry.key, &entry.value, problems);
         }
-        if node.get("attributes").is_some_and(|list| !list.is_null()) && !resource.legacy.is_empty() {
-            let message =
-                "resource::attributes cannot be used together with legacy inline resource attributes";
-            reading.wrong("", message);
+        resource.list(node, problems);
+        if node.get("detection/development").is_some() {
+            problems.warn(
+                "resource::detection/development",
+                "accepted without effect: attributes are not detected",
+            );
         }
+        problems.require(node.get("attributes_list").is_none(), "resource::attributes_list", {
+            "resource::attributes_list is not currently supported, please use resource::attributes"
+        });
         if !resource.legacy.is_empty() {
+            let has_list = node.get("attributes").is_some_and(|list| !list.is_null());
+            problems.require(!has_list, "resource", {
+                "resource::attributes cannot be used together with legacy inline resource attributes"
+            });
             let message = "legacy inline map format; prefer service.telemetry.resource.attributes \
                 (array of maps with `name` and `value` keys)";
-            reading.odd("", message);
+            problems.warn("resource", message);
         }
         resource
     }
 
-    fn list(&mut self, list: &Node, reading: &mut Reading<'_>) {
-        let path = format!("{}::attributes", reading.section.path());
-        match Section::new(&path, list).decode::<Vec<AttributeKeys>>() {
-            Ok(found) => {
-                let pair = |a: AttributeKeys| Some((a.name, a.value?.value));
-                self.attributes.extend(found.into_iter().filter_map(pair));
-            }
-            Err(_) if list.is_null() => {}
-            Err(error) => reading.problems.extend(error.into_problems()),
-        }
+    fn list(&mut self, node: &Node, problems: &mut Problems<'_>) {
+        let mut entries = node.entries().to_vec();
+        entries.retain(|entry| ResourceKeys::names().contains(&entry.key.as_str()));
+        let known = Node::new(Value::Mapping(entries), node.position.clone());
+        let (keys, found) = Section::new("service::telemetry::resource", &known).read::<ResourceKeys>();
+        problems.extend(found.into());
+        let pairs = keys.attributes.into_iter().filter_map(|a| Some((a.name, a.value?.value)));
+        self.attributes.extend(pairs);
     }
 
-    fn legacy(&mut self, key: &str, node: &Node, reading: &mut Reading<'_>) {
+    fn legacy(&mut self, key: &str, node: &Node, problems: &mut Problems<'_>) {
         self.legacy.push(key.to_owned());
         match &node.value {
             Value::Null => self.removed.push(key.to_owned()),
             Value::String(text) => self.attributes.push((key.to_owned(), Value::String(text.clone()))),
-            _ => reading.wrong(key, format!("legacy resource attribute {key:?} must be string or null")),
+            _ => problems.add(&format!("resource::{key}"), {
+                format!("legacy resource attribute {key:?} must be string or null")
+            }),
         }
     }
 }

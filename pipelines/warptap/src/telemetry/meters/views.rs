@@ -5,7 +5,9 @@ use opentelemetry_sdk::metrics::{
     Aggregation as SdkAggregation, Instrument, InstrumentKind, MeterProviderBuilder, Stream as SdkStream,
 };
 
-use crate::config::telemetry::{Aggregation, Metrics, MetricsLevel, Selector, StreamConfig, View};
+use crate::config::telemetry::{
+    Aggregation, InstrumentType, Metrics, MetricsLevel, Selector, StreamConfig, View,
+};
 
 /// Instruments that are measured only from a level on, by name pattern, as in the Collector. All others are measured
 /// at every level except `none`.
@@ -78,22 +80,23 @@ fn selects(selector: &Selector, instrument: &Instrument) -> bool {
     let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
     let scope = instrument.scope();
     (selector.instrument_name.is_empty() || matches(&selector.instrument_name, instrument.name()))
-        && is(&selector.instrument_type, kind(instrument.kind()))
+        && selector.instrument_type.is_none_or(|wanted| Some(wanted) == kind(instrument.kind()))
         && is(&selector.meter_name, scope.name())
         && is(&selector.meter_version, scope.version().unwrap_or_default())
         && is(&selector.unit, instrument.unit())
 }
 
-fn kind(kind: InstrumentKind) -> &'static str {
-    match kind {
-        InstrumentKind::Counter => "counter",
-        InstrumentKind::UpDownCounter => "up_down_counter",
-        InstrumentKind::Histogram => "histogram",
-        InstrumentKind::Gauge => "gauge",
-        InstrumentKind::ObservableCounter => "observable_counter",
-        InstrumentKind::ObservableUpDownCounter => "observable_up_down_counter",
-        InstrumentKind::ObservableGauge => "observable_gauge",
-    }
+/// Returns the configured type of an instrument; there is none for synchronous gauges.
+fn kind(kind: InstrumentKind) -> Option<InstrumentType> {
+    Some(match kind {
+        InstrumentKind::Counter => InstrumentType::Counter,
+        InstrumentKind::UpDownCounter => InstrumentType::UpDownCounter,
+        InstrumentKind::Histogram => InstrumentType::Histogram,
+        InstrumentKind::Gauge => return None,
+        InstrumentKind::ObservableCounter => InstrumentType::ObservableCounter,
+        InstrumentKind::ObservableUpDownCounter => InstrumentType::ObservableUpDownCounter,
+        InstrumentKind::ObservableGauge => InstrumentType::ObservableGauge,
+    })
 }
 
 fn sdk(aggregation: Aggregation) -> SdkAggregation {
