@@ -1,17 +1,16 @@
 //! A real OpenTelemetry Collector, built by its own builder in the target folder.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pdata::{Data, Signal};
 use tempfile::TempDir;
 
 use crate::peers::{self, Skip};
+use crate::program::{Program, free_address};
 
 /// The release of the Collector.
 const VERSION: &str = "v0.159.0";
@@ -60,7 +59,7 @@ pub struct Collector {
     /// Address of the HTTP endpoint.
     pub http: SocketAddr,
     folder: TempDir,
-    process: Child,
+    _program: Program,
 }
 
 /// Starts a Collector on free ports with an OTLP receiver, the processors, a file exporter, and further exporters.
@@ -105,13 +104,6 @@ impl Collector {
     }
 }
 
-impl Drop for Collector {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// Decodes a line of the file: an export request of any signal.
 fn batch(line: &str) -> Data {
     let signal = Signal::STABLE.into_iter().find(|signal| {
@@ -128,41 +120,11 @@ fn start(program: &Path, config: &CollectorConfig) -> Result<Collector, String> 
     let (grpc, http) = (free_address(), free_address());
     let path = folder.path().join("config.yaml");
     fs::write(&path, yaml(config, grpc, http, folder.path())).expect("the folder can be written to");
-    let mut process = Command::new(program)
-        .arg("--config")
-        .arg(&path)
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stdout(File::create(folder.path().join("stdout")).expect("the folder can be written to"))
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it was built here");
-    let log = wait_until_ready(&mut process);
-    let collector = Collector { grpc, http, folder, process };
-    log.map(|()| collector)
-}
-
-/// Reads the log up to the line that reports readiness.
-fn wait_until_ready(process: &mut Child) -> Result<(), String> {
-    let stderr = process.stderr.take().expect("it is piped");
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        // The log is read to its end, so that the Collector never blocks on it.
-        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
-    });
-    let mut log = String::new();
-    loop {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.contains("Everything is ready") => return Ok(()),
-            Ok(line) => log = format!("{log}{line}\n"),
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Err(log),
-        }
-    }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    listener.local_addr().expect("it is bound")
+    let stdout = File::create(folder.path().join("stdout")).expect("the folder can be written to");
+    let mut command = Command::new(program);
+    command.arg("--config").arg(&path).current_dir(folder.path()).stdout(stdout);
+    let program = Program::start(&mut command).ready()?;
+    Ok(Collector { grpc, http, folder, _program: program })
 }
 
 fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &Path) -> String {

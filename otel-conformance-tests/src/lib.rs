@@ -10,15 +10,19 @@ mod collector;
 mod node;
 mod ours;
 mod peers;
+mod program;
 mod python;
+mod receiving;
 mod same;
 
 pub use collector::{Collector, CollectorConfig, collector_program, real_collector};
 pub use node::{Response, Written, javascript};
-pub use ours::{Exporting, Sink, build_exporter, processed};
-pub use peers::Skip;
+pub use ours::processed;
+pub use peers::{Skip, peer};
+pub use program::{Program, free_address, warptap_program};
 pub use python::{
     Exported, Protocol, PythonServer, Received, json_by_python, python_client, python_sdk, python_server,
     python_server_answering, python_temporality,
 };
+pub use receiving::Receiving;
 pub use same::{normalised, without_indexes};

@@ -16,6 +16,12 @@ impl fmt::Display for Skip {
     }
 }
 
+/// Returns the peer, or prints why the test is skipped.
+#[expect(clippy::print_stdout, reason = "the output of a test")]
+pub fn peer<T>(found: Result<T, Skip>) -> Option<T> {
+    found.map_err(|reason| println!("skipped: {reason}")).ok()
+}
+
 /// Returns the folder of peers in the target folder of the current test.
 pub(crate) fn folder() -> Result<PathBuf, Skip> {
     let program =

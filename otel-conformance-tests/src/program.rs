@@ -44,6 +44,7 @@ impl Program {
     /// # Errors
     ///
     /// Returns the log if the program ends or is silent for a minute. The variable `WARPTAP_LOG` prints the rest of it.
+    #[expect(clippy::print_stdout, reason = "the output of a test")]
     pub fn ready(mut self) -> Result<Self, String> {
         let stderr = self.0.stderr.take().expect("it is piped and taken once");
         let (sender, lines) = channel();

@@ -6,7 +6,7 @@
 //! limited to records that were in progress at a kill or whose request was not answered.
 //!
 //! `WARPTAP_CHAOS_ROUNDS` is the number of kills (20), `WARPTAP_CHAOS_SEED` repeats a run, `WARPTAP_BINARY` is the
-//! path of the binary if it is not in the folder of this test.
+//! path of the binary if it is not in the folder of this test, and `WARPTAP_LOG` prints its log.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test, which says what it found")]
 
 #[path = "chaos/agent.rs"]
@@ -29,6 +29,7 @@ use agent::{Agent, Queue};
 use backend::{Backend, Mood};
 use dice::Dice;
 use disk::Disk;
+use otel_conformance_tests::{peer, warptap_program};
 use senders::{RECORDS_MAX, Senders};
 
 /// Time limit for the delivery of stored data once nothing fails any more.
@@ -160,8 +161,8 @@ fn judge(name: &str, report: &Report) {
 
 #[test]
 fn acknowledged_data_survives_kills_and_backend_failures() {
-    if let Some(why) = agent::missing() {
-        return eprintln!("skipped: {why}");
+    if peer(warptap_program()).is_none() {
+        return;
     }
     let mut dice = dice("kills");
     let folder = tempfile::tempdir().unwrap();
@@ -191,8 +192,8 @@ fn acknowledged_data_survives_kills_and_backend_failures() {
 
 #[test]
 fn acknowledged_data_survives_a_full_disk() {
-    if let Some(why) = agent::missing() {
-        return eprintln!("skipped: {why}");
+    if peer(warptap_program()).is_none() {
+        return;
     }
     let disk = match Disk::of_mib(24) {
         Ok(disk) => disk,
@@ -234,8 +235,8 @@ fn until_acknowledged(world: &World) {
 
 #[test]
 fn corrupted_databases_are_set_aside_at_the_start() {
-    if let Some(why) = agent::missing() {
-        return eprintln!("skipped: {why}");
+    if peer(warptap_program()).is_none() {
+        return;
     }
     let mut dice = dice("garbage");
     let folder = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
 //! Comparison of our components with the Collector's, with equal settings and data: the output of the `debug`
 //! exporter, and of `attributes`, `resource` and `batch`.
-#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod common;
 
 use common::{batches, batches_of, json};
 use component::ProcessorFactory;
-use otel_conformance_tests::{CollectorConfig, Exporting, normalised, processed, real_collector};
+use component::testing::Started;
+use otel_conformance_tests::{CollectorConfig, normalised, peer, processed, real_collector};
 use pdata::{Data, Signal};
 
 /// Sends batches to a Collector one after the other; each waits for its answer.
@@ -15,7 +15,7 @@ async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
         r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
         collector.grpc
     );
-    let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &settings).await;
+    let exporter = Started::exporter(&exporters::otlp_grpc::FACTORY, &settings).await;
     for data in batches {
         exporter.send(data.clone()).await.expect("the Collector takes it");
     }
@@ -29,10 +29,7 @@ async fn debug_prints_the_same_as_the_collector() {
             r#"{{"verbosity": "{verbosity}", "use_internal_logger": false, "output_paths": ["${{folder}}/debug.txt"]}}"#
         );
         let config = CollectorConfig { exporters: vec![("debug", settings.clone())], ..Default::default() };
-        let collector = match real_collector(&config) {
-            Ok(collector) => collector,
-            Err(reason) => return println!("skipped: {reason}"),
-        };
+        let Some(collector) = peer(real_collector(&config)) else { return };
         // The Collector prints nothing for a list or map that contains a number without a JSON form.
         let is_printable = |data: &Data| !json(data).contains(r#""doubleValue":""#);
         let sent: Vec<Data> = batches(60).iter().filter(|d| is_printable(d)).map(normalised).collect();
@@ -42,7 +39,7 @@ async fn debug_prints_the_same_as_the_collector() {
 
         let folder = tempfile::tempdir().unwrap();
         let ours = settings.replace("${folder}", folder.path().to_str().unwrap());
-        let exporter = Exporting::by(&exporters::debug::FACTORY, &ours).await;
+        let exporter = Started::exporter(&exporters::debug::FACTORY, &ours).await;
         for data in sent {
             exporter.send(data).await.unwrap();
         }
@@ -60,9 +57,9 @@ async fn check(factory: &ProcessorFactory, settings: &str, sent: &[Data]) {
     let processors = vec![(factory.kind, settings.to_owned())];
     // The Collector checks a selection against the signal of each pipeline.
     let only = sent.first().map(Data::signal);
-    let collector = match real_collector(&CollectorConfig { processors, only, ..Default::default() }) {
-        Ok(collector) => collector,
-        Err(reason) => return println!("skipped: {reason}"),
+    let Some(collector) = peer(real_collector(&CollectorConfig { processors, only, ..Default::default() }))
+    else {
+        return;
     };
     send(&collector, sent).await;
     let ours = processed(factory, settings, sent).await;
@@ -133,10 +130,7 @@ async fn batches_are_split_as_by_the_collector() {
     for signal in Signal::STABLE {
         let processors = vec![("batch", settings.to_owned())];
         let config = CollectorConfig { processors, only: Some(signal), ..Default::default() };
-        let collector = match real_collector(&config) {
-            Ok(collector) => collector,
-            Err(reason) => return println!("skipped: {reason}"),
-        };
+        let Some(collector) = peer(real_collector(&config)) else { return };
         // The Collector loses the metadata of a metric that it splits; everything else must be equal.
         let sent: Vec<Data> = batches_of(signal, 40).iter().map(without_metadata).collect();
         send(&collector, &sent).await;

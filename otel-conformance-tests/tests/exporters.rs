@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 
 use common::{batches, json};
 use component::ExporterFactory;
-use otel_conformance_tests::{
-    CollectorConfig, Exporting, Protocol, normalised, python_server, real_collector,
-};
+use component::testing::Started;
+use otel_conformance_tests::{CollectorConfig, Protocol, normalised, peer, python_server, real_collector};
 use pdata::Data;
 
 /// An exporter, settings in addition to its endpoint, and the protocol and compression that a server sees.
@@ -41,20 +40,17 @@ const COMPRESSED: [Way; 8] = [
     (exporters::otlp_http::FACTORY, r#""compression": "zstd""#, Protocol::HttpProto, true),
 ];
 
-async fn exporting((factory, more, protocol, _): &Way, grpc: SocketAddr, http: SocketAddr) -> Exporting {
+async fn exporting((factory, more, protocol, _): &Way, grpc: SocketAddr, http: SocketAddr) -> Started {
     let settings = match protocol {
         Protocol::Grpc => format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {more}}}"#),
         _ => format!(r#"{{"endpoint": "http://{http}", "headers": {{"X-Tenant": "a b"}}, {more}}}"#),
     };
-    Exporting::by(factory, &settings).await
+    Started::exporter(factory, &settings).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_receives_sent_data() {
-    let server = match python_server() {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let Some(server) = peer(python_server()) else { return };
     for way in &WAYS {
         let exporter = exporting(way, server.grpc, server.http).await;
         for data in batches(12) {
@@ -74,10 +70,7 @@ async fn python_receives_sent_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn collector_receives_sent_data() {
     for way in WAYS.iter().chain(&COMPRESSED) {
-        let collector = match real_collector(&CollectorConfig::default()) {
-            Ok(collector) => collector,
-            Err(reason) => return println!("skipped: {reason}"),
-        };
+        let Some(collector) = peer(real_collector(&CollectorConfig::default())) else { return };
         let exporter = exporting(way, collector.grpc, collector.http).await;
         let sent = batches(12);
         for data in &sent {

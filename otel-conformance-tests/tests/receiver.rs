@@ -2,34 +2,15 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use common::{batches, json};
-use component::{ComponentId, Consumer, Receiver};
-use otel_conformance_tests::{CollectorConfig, Exporting, Sink, normalised, real_collector};
-use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocol, Protocols};
-use pdata::Signal;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use component::testing::{Sink, Started};
+use otel_conformance_tests::{CollectorConfig, Receiving, normalised, peer, real_collector};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn data_of_a_collector_is_received() {
-    let anywhere = || "127.0.0.1:0".to_owned();
-    let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
-    let mut http = HttpConfig::default();
-    http.server.endpoint = anywhere();
-    let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::some(http) };
-    let (bound, mut addresses) = mpsc::unbounded_channel();
-    let id = ComponentId::parse("otlp").unwrap();
-    let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
-    let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
-    let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
-    let running = Box::new(receiver).start(next, &component::Host::detached(), stop.clone()).await.unwrap();
-    let (Some((Protocol::Grpc, grpc)), Some((Protocol::Http, http))) =
-        (addresses.recv().await, addresses.recv().await)
-    else {
-        panic!("both protocols listen")
-    };
+    let sink = Sink::new();
+    let receiving = Receiving::before(&sink).await;
+    let (grpc, http) = (receiving.grpc, receiving.http);
 
     // Without a queue and one at a time, so that the order is that of sending.
     let common = r#""sending_queue": {"enabled": false}"#;
@@ -54,15 +35,13 @@ async fn data_of_a_collector_is_received() {
         }
     }
     let ways = exporters.len();
-    let collector = match real_collector(&CollectorConfig { exporters, ..CollectorConfig::default() }) {
-        Ok(collector) => collector,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let config = CollectorConfig { exporters, ..CollectorConfig::default() };
+    let Some(collector) = peer(real_collector(&config)) else { return };
     let settings = format!(
         r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
         collector.grpc
     );
-    let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &settings).await;
+    let exporter = Started::exporter(&exporters::otlp_grpc::FACTORY, &settings).await;
     let mut got = 0;
     for data in batches(12) {
         exporter.send(data.clone()).await.unwrap();
@@ -74,7 +53,6 @@ async fn data_of_a_collector_is_received() {
         got = arrived.len();
     }
     exporter.end().await;
-    stop.cancel();
     drop(collector);
-    running.await;
+    receiving.end().await;
 }

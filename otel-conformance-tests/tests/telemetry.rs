@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use otel_conformance_tests::collector_program;
+use otel_conformance_tests::{Program, collector_program, free_address, peer, warptap_program};
 
 /// Time limit until both have counted the data.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,29 +30,22 @@ const PLACES: [&str; 3] = ["server_address", "server_port", "url_path"];
 
 /// A running program, killed on drop.
 struct Running {
-    process: Child,
+    program: Program,
     data: SocketAddr,
     metrics: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 impl Running {
     fn start(program: &Path, level: &str) -> Running {
         let folder = tempfile::tempdir().expect("a folder for a moment");
-        let [data, metrics, nowhere] = free_addresses();
+        let [data, metrics, nowhere] = [(); 3].map(|()| free_address());
         let config = folder.path().join("config.yaml");
         std::fs::write(&config, yaml(level, data, metrics, nowhere)).expect("the folder can be written to");
         let mut command = Command::new(program);
-        command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().expect("it is a program");
-        Running { process, data, metrics, _folder: folder }
+        command.arg("--config").arg(&config).stdout(Stdio::null());
+        let program = Program::start(&mut command).ready().expect("it starts");
+        Running { program, data, metrics, _folder: folder }
     }
 
     /// Sends one item of each signal once they are accepted.
@@ -65,7 +58,7 @@ impl Running {
             );
             let begin = Instant::now();
             while !exchange(self.data, &request).is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
-                assert!(self.process.try_wait().expect("it is ours").is_none(), "it ended");
+                assert!(!self.program.has_ended(), "it ended");
                 assert!(begin.elapsed() < PATIENCE, "it does not take {signal}");
                 std::thread::sleep(POLL_EVERY);
             }
@@ -118,11 +111,6 @@ fn exchange(to: SocketAddr, request: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"));
-    listeners.map(|listener| listener.local_addr().expect("it is bound"))
-}
-
 /// Returns a configuration; no server listens at `nowhere`, so that sends to it fail.
 fn yaml(level: &str, data: SocketAddr, metrics: SocketAddr, nowhere: SocketAddr) -> String {
     format!(
@@ -150,12 +138,6 @@ const SPANS: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5B
 const POINTS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#;
 const RECORDS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}"#;
 
-/// Returns our binary, if it was built.
-fn warptap() -> Option<PathBuf> {
-    let path = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
-    path.is_file().then_some(path)
-}
-
 /// Returns the differences, one line each.
 fn differences(ours: &Running, theirs: &Running) -> Vec<String> {
     let (mut ours, mut theirs) = (ours.shown(), theirs.shown());
@@ -171,12 +153,8 @@ fn differences(ours: &Running, theirs: &Running) -> Vec<String> {
 
 #[test]
 fn metrics_equal_those_of_the_collector() {
-    let Some(program) = warptap() else {
-        return println!("skipped: warptap is not built beside this test: cargo build -p warptap");
-    };
-    let collector = match collector_program() {
-        Ok(program) => program,
-        Err(reason) => return println!("skipped: {reason}"),
+    let (Some(program), Some(collector)) = (peer(warptap_program()), peer(collector_program())) else {
+        return;
     };
     for level in ["basic", "normal"] {
         let [mut ours, mut theirs] = [&program, &collector].map(|program| Running::start(program, level));

@@ -1,9 +1,10 @@
 //! The real binary with a persistent queue, between OTLP over HTTP on both sides.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use otel_conformance_tests::{Program, free_address, warptap_program};
 
 /// Settings of its queue.
 #[derive(Clone, Debug)]
@@ -18,20 +19,7 @@ pub struct Queue {
 /// A running agent, killed on drop.
 pub struct Agent {
     pub address: SocketAddr,
-    process: Child,
-}
-
-fn binary() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("WARPTAP_BINARY") {
-        return Some(PathBuf::from(named));
-    }
-    let binary = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
-    binary.exists().then_some(binary)
-}
-
-/// Returns the reason why the binary cannot run, if any.
-pub fn missing() -> Option<&'static str> {
-    binary().is_none().then_some("the binary was not built: `cargo build -p warptap` does that")
+    program: Program,
 }
 
 impl Agent {
@@ -39,10 +27,9 @@ impl Agent {
     pub fn start(queue: &Queue) -> Agent {
         // Another process may use a free port first.
         for _ in 0..3 {
-            let mut agent = Agent::launch(queue);
-            let stderr = agent.process.stderr.take().unwrap();
-            match ready(stderr) {
-                Ok(()) => return agent,
+            let Agent { address, program } = Agent::launch(queue);
+            match program.ready() {
+                Ok(program) => return Agent { address, program },
                 Err(log) if log.contains("ddress already in use") => {}
                 Err(log) => panic!("the agent does not start:\n{log}"),
             }
@@ -52,55 +39,22 @@ impl Agent {
 
     /// Starts the agent without waiting.
     pub fn launch(queue: &Queue) -> Agent {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = Command::new(binary().unwrap());
+        let address = free_address();
+        let mut command = Command::new(warptap_program().unwrap());
         command.arg("--config").arg(format!("yaml:{}", yaml(queue, address)));
-        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        Agent { address, process: process.unwrap() }
+        Agent { address, program: Program::start(command.stdout(Stdio::null())) }
     }
 
-    /// Kills the agent with SIGKILL, as the kernel does when memory is exhausted.
-    pub fn kill(mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    /// Kills it as the kernel does when memory runs out.
+    pub fn kill(self) {
+        self.program.kill();
     }
 
-    /// Stops the agent with a signal and waits for its end.
-    pub fn stop(mut self) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let status = self.process.wait().unwrap();
+    /// Requests its end, and waits for it.
+    pub fn stop(self) {
+        let status = self.program.stop();
         assert!(status.success(), "it ends well: {status}");
     }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Waits for the line that reports readiness; returns the log if the agent ends without it.
-fn ready(stderr: ChildStderr) -> Result<(), String> {
-    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-    let mut log = String::new();
-    for line in lines.by_ref() {
-        if line.contains("Everything is ready") {
-            let is_shown = std::env::var_os("WARPTAP_CHAOS_LOG").is_some();
-            // The log is read to its end, so that the agent never blocks on it.
-            std::thread::spawn(move || {
-                lines.for_each(|line| {
-                    if is_shown {
-                        eprintln!("{line}")
-                    }
-                })
-            });
-            return Ok(());
-        }
-        log = format!("{log}{line}\n");
-    }
-    Err(log)
 }
 
 fn yaml(queue: &Queue, address: SocketAddr) -> String {

@@ -1,11 +1,11 @@
 //! A running agent: the real binary with real probes, if this machine allows them.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use otel_conformance_tests::Program;
 use simulator::player::Player;
 
 /// Longest wait for an event.
@@ -82,7 +82,7 @@ fn name(mapping: &str) -> &str {
 }
 
 /// A running agent; killed on drop.
-pub struct Agent(Child);
+pub struct Agent(Program);
 
 impl Agent {
     /// Starts an agent that traces processes; returns when its probes are attached. `receiver` is more of the
@@ -115,34 +115,19 @@ impl Agent {
         fs::write(&path, config).unwrap();
         let mut command = Command::new(binary);
         command.envs(variables.iter().copied()).arg("--config").arg(&path);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let agent = Agent(child);
-        let mut log = String::new();
-        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
-            log = format!("{log}{line}\n");
-            line.contains("Everything is ready")
-        });
-        assert!(is_ready, "the agent is not ready:\n{log}");
-        std::thread::spawn(move || lines.for_each(drop));
-        agent
+        match Program::start(&mut command).ready() {
+            Ok(program) => Agent(program),
+            Err(log) => panic!("the agent is not ready:\n{log}"),
+        }
     }
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.0.pid()
     }
 
     /// Kills the process and waits for its exit.
-    pub fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    pub fn kill(self) {
+        self.0.kill();
     }
 }

@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use capture::{Readiness, checks};
+use otel_conformance_tests::{peer, warptap_program};
 
 /// Returns the binary, built beside this test, if this machine permits tracing; otherwise prints the reason.
 pub fn binary() -> Option<PathBuf> {
-    let path = std::env::current_exe().ok()?.ancestors().nth(2)?.join("warptap");
-    if !path.exists() {
-        println!("skipped: the binary is not built beside this test");
-        return None;
-    }
+    let path = peer(warptap_program())?;
     if let Some(missing) = checks().into_iter().find(|c| c.readiness == Readiness::Missing) {
         println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
         return None;

@@ -4,19 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use component::{ComponentId, Consumer, Host, Receiver as _};
+use component::testing::Sink;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{
     Gauge, Metric, NumberDataPoint, Sum, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use otel_conformance_tests::Sink;
-use otlp_receiver::{GrpcConfig, OtlpConfig, OtlpReceiver, Protocols};
-use pdata::{Data, Signal};
+use otel_conformance_tests::Receiving;
+use pdata::Data;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::agent::PATIENCE;
 
@@ -28,7 +25,7 @@ pub struct Inbox {
     sink: Arc<Sink>,
     /// The settings of an exporter that sends here.
     pub exporter: String,
-    stop: CancellationToken,
+    _receiving: Receiving,
     _runtime: Runtime,
 }
 
@@ -69,20 +66,10 @@ impl Inbox {
     pub fn open() -> Inbox {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
-        let grpc = GrpcConfig { endpoint: "127.0.0.1:0".to_owned(), ..GrpcConfig::default() };
-        let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::none() };
-        let (bound, mut reported) = mpsc::unbounded_channel();
-        let id = ComponentId::parse("otlp").unwrap();
-        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
-        let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
-        let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
-        let address = runtime.block_on(async {
-            let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
-            tokio::spawn(running);
-            reported.recv().await.unwrap().1
-        });
-        let exporter = format!("endpoint: '{address}', tls: {{insecure: true}}");
-        Inbox { sink, exporter, stop, _runtime: runtime }
+        let sink = Sink::new();
+        let receiving = runtime.block_on(Receiving::before(&sink));
+        let exporter = format!("endpoint: '{}', tls: {{insecure: true}}", receiving.grpc);
+        Inbox { sink, exporter, _receiving: receiving, _runtime: runtime }
     }
 
     /// Returns the log records received so far, in order.
@@ -171,12 +158,6 @@ impl Inbox {
             assert!(began.elapsed() < PATIENCE, "timeout while waiting for {event}: {found:#?}");
             std::thread::sleep(POLL_EVERY);
         }
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 

@@ -1,14 +1,13 @@
 //! B3 and B4: partial successes and empty requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use component::Refused;
+use component::testing::{Sink, Started};
 use otel_conformance_tests::{
-    CollectorConfig, Exporting, Response, Sink, javascript, python_client, python_server_answering,
-    real_collector,
+    CollectorConfig, Response, javascript, python_client, python_server_answering, real_collector,
 };
 use pdata::Signal;
 use serde_json::{Value, json};
@@ -37,7 +36,7 @@ async fn b03_partially_accepted_requests_are_not_sent_again() {
                 "endpoint": endpoint, "tls": {"insecure": true}, "sending_queue": {"enabled": false},
                 "retry_on_failure": {"initial_interval": "1ms"},
             });
-            let exporter = Exporting::by(factory, &but(settings, more).to_string()).await;
+            let exporter = Started::exporter(factory, &but(settings, more).to_string()).await;
             for data in batches_of(signal, 2) {
                 exporter.send(data).await.unwrap();
                 block_in_place(|| server.next());
@@ -58,7 +57,7 @@ fn all_requests(receiving: &Receiving, signal: Signal, bytes: &[u8], text: &[u8]
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b03_a_full_success_leaves_partial_success_unset() {
-    let sink = Arc::new(Sink::default());
+    let sink = Sink::new();
     let receiving = Receiving::before(&sink).await;
     let mut requests = Vec::new();
     for signal in Signal::STABLE {
@@ -83,7 +82,7 @@ async fn b03_a_full_success_leaves_partial_success_unset() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b04_empty_requests_are_accepted_and_not_forwarded() {
-    let sink = Arc::new(Sink::answering([Err(Refused::permanent("not retryable"))]));
+    let sink = Sink::answering([Err(Refused::permanent("not retryable"))]);
     let receiving = Receiving::before(&sink).await;
     let mut requests = Vec::new();
     for signal in Signal::STABLE {

@@ -2,12 +2,10 @@
 //! exporters.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use component::Refused;
-use otel_conformance_tests::{
-    CollectorConfig, Exporting, Sink, python_client, python_server, real_collector,
-};
+use component::testing::{Sink, Started};
+use otel_conformance_tests::{CollectorConfig, python_client, python_server, real_collector};
 use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -57,7 +55,7 @@ const DIFFERENCES: [(&str, &str); 1] =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b07_wrong_requests_are_answered_as_by_the_collector() {
-    let sink = Arc::new(Sink::default());
+    let sink = Sink::new();
     let receiving = Receiving::before(&sink).await;
     let Some(collector) = peer(real_collector(&CollectorConfig::default())) else { return };
     let [ours, theirs] = [receiving.http.port(), collector.http.port()].map(|port| {
@@ -82,7 +80,7 @@ async fn b07_refusals_have_the_encoding_of_the_request() {
     for (refused, want) in
         [(Refused::permanent("never"), (500, 13, "never")), (Refused::retryable("full"), (503, 14, "full"))]
     {
-        let sink = Arc::new(Sink::answering(vec![Err(refused); 2]));
+        let sink = Sink::answering(vec![Err(refused); 2]);
         let receiving = Receiving::before(&sink).await;
         let request = over_http(receiving.http.port(), Signal::Logs, &proto(&log_of(3)));
         let json_body = base64::Engine::encode(
@@ -114,7 +112,7 @@ async fn b09_requests_use_default_paths_and_one_connection() {
         (&exporters::otlp_http::FACTORY, json!({"endpoint": http, "disable_keep_alives": true}), 9..=9),
     ] {
         let common = json!({"tls": {"insecure": true}, "sending_queue": {"enabled": false}});
-        let exporter = Exporting::by(factory, &but(settings, common).to_string()).await;
+        let exporter = Started::exporter(factory, &but(settings, common).to_string()).await;
         let mut ports = BTreeSet::new();
         for signal in Signal::STABLE {
             for data in batches_of(signal, 3) {

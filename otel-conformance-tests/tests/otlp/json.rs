@@ -1,10 +1,9 @@
 //! B8: OTLP JSON as JavaScript's SDK writes it, and as a Collector reads it.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use otel_conformance_tests::{CollectorConfig, Sink, javascript, normalised, python_client, real_collector};
+use component::testing::Sink;
+use otel_conformance_tests::{CollectorConfig, javascript, normalised, python_client, real_collector};
 use pdata::{Data, Signal};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -86,7 +85,7 @@ const DIFFERENCES: [(&str, &str); 2] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b08_json_is_decoded_as_by_the_collector() {
-    let sink = Arc::new(Sink::default());
+    let sink = Sink::new();
     let receiving = Receiving::before(&sink).await;
     let Some(collector) = peer(real_collector(&CollectorConfig::default())) else { return };
     let requests = |port: u16| -> Vec<Value> {

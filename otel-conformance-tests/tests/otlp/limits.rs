@@ -1,9 +1,9 @@
 //! B5 and B6: limits of the size of requests before and after compression, as a receiver and as an exporter.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use otel_conformance_tests::{Exporting, Sink, python_client, python_server};
+use component::testing::{Sink, Started};
+use otel_conformance_tests::{python_client, python_server};
 use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -39,7 +39,7 @@ async fn check(receiving: Receiving, sink: &Sink, cases: Vec<Case>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b05_b06_limits_apply_before_and_after_decompression() {
-    let sink = Arc::new(Sink::default());
+    let sink = Sink::new();
     let receiving = Receiving::limited(&sink, 1, 100_000).await;
     let (grpc, http) = (receiving.grpc.port(), receiving.http.port());
     let http = |bytes| over_http(http, Signal::Logs, &proto(&log_of(bytes)));
@@ -70,7 +70,7 @@ async fn b05_b06_limits_apply_before_and_after_decompression() {
 #[tokio::test(flavor = "multi_thread")]
 async fn b05_default_limits_are_those_of_the_collector() {
     const MIB: usize = 1024 * 1024;
-    let sink = Arc::new(Sink::default());
+    let sink = Sink::new();
     let receiving = Receiving::before(&sink).await;
     let (grpc, http) = (receiving.grpc.port(), receiving.http.port());
     let http = |bytes| over_http(http, Signal::Logs, &proto(&log_of(bytes)));
@@ -97,7 +97,7 @@ async fn b05_oversized_requests_are_not_sent() {
         ),
     ] {
         let common = json!({"tls": {"insecure": true}, "sending_queue": {"enabled": false}});
-        let exporter = Exporting::by(factory, &but(settings, common).to_string()).await;
+        let exporter = Started::exporter(factory, &but(settings, common).to_string()).await;
         let refused = exporter.send(large.clone()).await.unwrap_err();
         assert!(!refused.is_retryable() && refused.to_string().contains("67108864"), "{refused}");
         assert!(server.until(Duration::ZERO).is_none());

@@ -35,9 +35,4 @@ mod retries;
 mod senders;
 mod temporality;
 
-use otel_conformance_tests::Skip;
-
-/// Returns the peer; if it is missing, prints the reason and returns `None`.
-fn peer<T>(found: Result<T, Skip>) -> Option<T> {
-    found.map_err(|reason| println!("skipped: {reason}")).ok()
-}
+use otel_conformance_tests::peer;

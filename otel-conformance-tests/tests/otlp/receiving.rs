@@ -1,60 +1,10 @@
-//! A receiver on free ports of the loopback interface with a recording consumer, and requests for it.
-
-use std::net::SocketAddr;
-use std::sync::Arc;
+//! Requests for peers' clients, and data with a given size.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{ComponentId, Consumer, Host, Receiver as _, Running};
-use config::Optional;
-use otel_conformance_tests::Sink;
-use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
+pub use otel_conformance_tests::Receiving;
 use pdata::{Data, Signal};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-
-/// A running receiver.
-pub struct Receiving {
-    pub grpc: SocketAddr,
-    pub http: SocketAddr,
-    stop: CancellationToken,
-    running: Running,
-}
-
-impl Receiving {
-    /// Starts a receiver with the default limits.
-    pub async fn before(sink: &Arc<Sink>) -> Self {
-        Receiving::limited(sink, 0, 0).await
-    }
-
-    /// Starts a receiver with limits of a message in MiB and of a body in bytes.
-    pub async fn limited(sink: &Arc<Sink>, message_mib: i64, body_bytes: i64) -> Self {
-        let endpoint = "127.0.0.1:0".to_owned();
-        let grpc = GrpcConfig {
-            endpoint: endpoint.clone(),
-            max_recv_msg_size_mib: message_mib,
-            ..GrpcConfig::default()
-        };
-        let mut http = HttpConfig::default();
-        http.server.endpoint = endpoint;
-        http.server.max_request_body_size = body_bytes;
-        let protocols = Protocols { grpc: Optional::some(grpc), http: Optional::some(http) };
-        let (bound, mut addresses) = mpsc::unbounded_channel();
-        let id = ComponentId::parse("otlp").unwrap();
-        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
-        let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
-        let stop = CancellationToken::new();
-        let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
-        let mut address = async || addresses.recv().await.unwrap().1.to_string().parse().unwrap();
-        Receiving { grpc: address().await, http: address().await, stop, running }
-    }
-
-    pub async fn end(self) {
-        self.stop.cancel();
-        self.running.await;
-    }
-}
 
 /// Returns a request for Python's client over HTTP with protobuf.
 pub fn over_http(port: u16, signal: Signal, body: &[u8]) -> Value {

@@ -1,12 +1,12 @@
 //! B1 and B2: which failures are retried, and when: those of Python's server by our exporters, and ours by other
 //! senders.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use component::testing::{Sink, Started};
 use component::{ExporterFactory, Refused};
 use otel_conformance_tests::{
-    CollectorConfig, Exporting, PythonServer, Sink, python_sdk, python_server_answering, real_collector,
+    CollectorConfig, PythonServer, python_sdk, python_server_answering, real_collector,
 };
 use pdata::Signal;
 use serde_json::{Value, json};
@@ -22,16 +22,16 @@ const RETRYABLE: [i64; 6] = [1, 4, 10, 11, 14, 15];
 const RESOURCE_EXHAUSTED: i64 = 8;
 
 /// Returns an exporter that retries immediately, and returns when it has finished.
-async fn retrying(factory: &ExporterFactory, endpoint: String) -> Exporting {
+async fn retrying(factory: &ExporterFactory, endpoint: String) -> Started {
     let settings = json!({
         "endpoint": endpoint, "tls": {"insecure": true}, "sending_queue": {"enabled": false},
         "retry_on_failure": {"initial_interval": "1ms", "max_interval": "1ms"},
     });
-    Exporting::by(factory, &settings.to_string()).await
+    Started::exporter(factory, &settings.to_string()).await
 }
 
 /// Sends a batch for each answer; checks whether it is retried, and not before the delay in the answer.
-async fn check(exporter: &Exporting, server: &PythonServer, cases: &[(Value, Option<Duration>)]) {
+async fn check(exporter: &Started, server: &PythonServer, cases: &[(Value, Option<Duration>)]) {
     for (answer, again) in cases {
         let outcome = exporter.send(log_of(3)).await;
         assert_eq!(outcome.is_ok(), again.is_some(), "{answer}: {outcome:?}");
@@ -114,7 +114,7 @@ async fn b01_b02_collector_retries_our_retryable_refusals_only() {
     for way in ["otlp_grpc", "otlp_http", "otlp_http json"] {
         let later = Refused::retryable("busy").with_retry_after(AFTER);
         let answers = [Err(Refused::retryable("full")), Err(later), Ok(()), Err(Refused::permanent("never"))];
-        let sink = Arc::new(Sink::answering(answers));
+        let sink = Sink::answering(answers);
         let receiving = Receiving::before(&sink).await;
         let endpoint = match way {
             "otlp_grpc" => receiving.grpc.to_string(),
@@ -129,9 +129,9 @@ async fn b01_b02_collector_retries_our_retryable_refusals_only() {
         let exporters = vec![(kind, but(settings, encoding).to_string())];
         let config = CollectorConfig { exporters, only: Some(Signal::Logs), ..CollectorConfig::default() };
         let Some(collector) = peer(real_collector(&config)) else { return };
-        let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &once(collector.grpc)).await;
+        let exporter = Started::exporter(&exporters::otlp_grpc::FACTORY, &once(collector.grpc)).await;
         exporter.send(log_of(3)).await.unwrap();
-        let times: Vec<_> = sink.with_times().into_iter().map(|(at, _)| at).collect();
+        let times: Vec<_> = sink.deliveries().iter().map(|delivery| delivery.at).collect();
         assert_eq!(times.len(), 3, "{way}");
         assert!(times[2] - times[1] >= AFTER, "{way}: {:?}", times[2] - times[1]);
         exporter.send(log_of(3)).await.unwrap_err();
@@ -159,17 +159,17 @@ async fn b01_b02_python_sdk_retries_our_retryable_refusals_only() {
     let (ways, rounds) = (5, [(vec![later(), Ok(())], true), (vec![never()], false)]);
     for (answers, is_sent) in rounds {
         let tries = answers.len();
-        let sink = Arc::new(Sink::answering(std::iter::repeat_n(answers, ways).flatten()));
+        let sink = Sink::answering(std::iter::repeat_n(answers, ways).flatten());
         let receiving = Receiving::before(&sink).await;
         let Some(exported) = peer(block_in_place(|| python_sdk(true, receiving.grpc, receiving.http))) else {
             return;
         };
         assert_eq!(exported.iter().map(|e| e.is_sent).collect::<Vec<_>>(), vec![is_sent; ways]);
-        let got = sink.with_times();
+        let got = sink.deliveries();
         assert_eq!(got.len(), ways * tries);
         for pair in got.chunks(tries).filter(|pair| pair.len() == 2) {
-            assert!(pair[1].0 - pair[0].0 >= AFTER, "{:?}", pair[1].0 - pair[0].0);
-            assert_eq!(pair[1].1, pair[0].1, "the same again");
+            assert!(pair[1].at - pair[0].at >= AFTER, "{:?}", pair[1].at - pair[0].at);
+            assert_eq!(pair[1].data, pair[0].data, "the same again");
         }
         receiving.end().await;
     }
