@@ -2,7 +2,7 @@
 
 use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::fold::COUNTERS;
-use probe_abi::record::{ArgsRecord, Header, NOT_SEEN, RecordKind};
+use probe_abi::record::{ArgsRecord, CountParts, Header, NOT_SEEN, RecordKind};
 use zerocopy::IntoBytes;
 
 use crate::records;
@@ -149,9 +149,7 @@ fn step(rank: u32, sequence: u64, first_ns: u64, entry_ns: u64, exit_ns: u64) ->
         stream: STREAM,
         sequence,
         first_ns,
-        runq_gap_ns: NOT_SEEN,
-        runq_enqueue_ns: 1_000,
-        runq_wait_ns: 0,
+        run_queue: CountParts { gap: NOT_SEEN, enqueue: 1_000, wait: 0 },
         enqueued_since_sync: 300,
         process_enqueued_since_sync: 300,
         first_tid: header.tid,

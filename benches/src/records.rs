@@ -2,7 +2,7 @@
 
 use event::StepRecord;
 use probe_abi::fold::COUNTERS;
-use probe_abi::record::{Header, NOT_SEEN, RecordKind};
+use probe_abi::record::{CountParts, Header, NOT_SEEN, RecordKind};
 use zerocopy::IntoBytes;
 
 /// Returns step number `n` of a server that decodes in 20 ms, with some spread and occasional slow steps.
@@ -29,14 +29,13 @@ pub fn step(n: u64) -> StepRecord {
         previous_exit_ns: begin.saturating_sub(1_000_000),
         first_ns: begin,
         recorded_ns: begin + 4_900_000,
-        runq_gap_ns: NOT_SEEN,
-        runq_enqueue_ns: 10_000,
-        runq_wait_ns: 5_000,
+        run_queue: CountParts { gap: NOT_SEEN, enqueue: 10_000, wait: 5_000 },
         enqueued_since_sync: 14,
         process_enqueued_since_sync: 14,
         first_tid: 1_000,
         device: 0,
         work,
+        ..StepRecord::default()
     }
 }
 

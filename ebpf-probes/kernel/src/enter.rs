@@ -216,7 +216,7 @@ impl Call {
 
     #[inline(always)]
     fn snapshot_process(&self, frame: &mut Frame) {
-        frame.runq_ns = crate::task::runq_ns();
+        frame.counts = crate::task::counts();
         let process = process::find(&self.task);
         let fresh = |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
         frame.process_enqueued_since_sync = process.map_or(0, fresh);

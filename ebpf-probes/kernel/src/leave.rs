@@ -10,8 +10,9 @@ use probe_abi::detail::Detail;
 use probe_abi::fold::{Snapshot, Stamp};
 use probe_abi::frontier::Frontier;
 use probe_abi::record::{
-    ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, Query, StreamKey, ThreadFold, flag,
+    ActiveStream, FRAMES, Frame, OperationKey, ProcessFold, Query, StreamKey, ThreadFold, flag,
 };
+use probe_abi::thread_counter::UNKNOWN_COUNTS;
 use probe_abi::{Action, Cookie, Leave, NON_BLOCKING};
 
 use crate::context;
@@ -23,7 +24,7 @@ use crate::maps::{self, STREAMS};
 use crate::process;
 use crate::regs::{Regs, read_user};
 use crate::stream::found;
-use crate::task::{Task, now_ns, runq_ns};
+use crate::task::{self, Task, now_ns};
 
 /// Runs at the return of a function.
 #[inline(always)]
@@ -72,21 +73,17 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         }
         return Some(());
     }
-    let device = thread.device as i32 - 1;
-    let frontier = &thread.frontier;
-    let frontier_sp = thread.frontier_sp;
-    let detail = (detail, weight);
     settle(&Return {
         cookie,
         task,
         frame,
-        frontier,
-        frontier_sp,
-        device,
+        frontier: &thread.frontier,
+        frontier_sp: thread.frontier_sp,
+        device: thread.device as i32 - 1,
         result,
         failed,
         is_reported,
-        detail,
+        detail: (detail, weight),
         now_ns,
     })
 }
@@ -112,7 +109,7 @@ fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
     match poll.answer(&query, result == 0, stream.is_polled()) {
         None => frame.closing = 0,
         Some(began_ns) if began_ns == frame.entry_ns => {}
-        Some(began_ns) => (frame.entry_ns, frame.runq_ns) = (began_ns, NOT_SEEN),
+        Some(began_ns) => (frame.entry_ns, frame.counts) = (began_ns, UNKNOWN_COUNTS),
     }
 }
 
@@ -180,15 +177,15 @@ fn settle(r: &Return<'_>) -> Option<()> {
 
 #[inline(always)]
 fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
-    // Only the record of a sync call contains run-queue waits; reading them costs a helper call.
-    let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
+    // Only the record of a sync call contains the thread's counters; reading one costs a helper call.
+    let counts = if r.frame.closing != 0 { task::counts() } else { UNKNOWN_COUNTS };
     Returned {
         task: &r.task,
         start_ns: process.start_ns.load(Relaxed),
         row: r.cookie.id(),
         device: r.device,
-        enter: Stamp { ns: r.frame.entry_ns, runq_ns: r.frame.runq_ns, tid: r.task.tid },
-        exit: Stamp { ns: r.now_ns, runq_ns, tid: r.task.tid },
+        enter: Stamp { ns: r.frame.entry_ns, counts: r.frame.counts, tid: r.task.tid },
+        exit: Stamp { ns: r.now_ns, counts, tid: r.task.tid },
         frame: r.frame,
     }
 }

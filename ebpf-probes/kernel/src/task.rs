@@ -1,4 +1,4 @@
-//! The current task: ids, run-queue wait and start of its process.
+//! The current task: ids, counters and start of its process.
 //!
 //! Field offsets come from the running kernel's BTF through [`probe_abi::record::Settings`]; a value without an offset
 //! is reported as not known.
@@ -8,6 +8,7 @@ use aya_ebpf::helpers::{
 };
 use probe_abi::fold::Stamp;
 use probe_abi::record::{NOT_SEEN, Settings};
+use probe_abi::thread_counter::{ThreadCounts, UNKNOWN_COUNTS};
 
 use crate::maps::SETTINGS;
 
@@ -31,7 +32,7 @@ impl Task {
     /// Returns this instant on this thread.
     #[inline(always)]
     pub fn stamp(&self) -> Stamp {
-        Stamp { ns: now_ns(), runq_ns: runq_ns(), tid: self.tid }
+        Stamp { ns: now_ns(), counts: counts(), tid: self.tid }
     }
 }
 
@@ -63,11 +64,12 @@ fn current() -> u64 {
     unsafe { bpf_get_current_task() }
 }
 
-/// Returns how long the current thread has waited for a CPU since it began, ns.
+/// Returns the counters of the current thread.
 #[inline(always)]
-pub fn runq_ns() -> u64 {
-    let Some(s) = settings() else { return NOT_SEEN };
-    read_kernel(current(), s.run_delay_at).unwrap_or(NOT_SEEN)
+pub fn counts() -> ThreadCounts {
+    let Some(s) = settings() else { return UNKNOWN_COUNTS };
+    let task = current();
+    s.counters_at.map(|at| read_kernel(task, at).unwrap_or(NOT_SEEN))
 }
 
 /// Returns the current thread's thread pointer; 0 if not known.

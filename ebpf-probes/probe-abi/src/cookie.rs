@@ -65,7 +65,7 @@ pub mod bytes {
 const fn args(args: &ArgsSpec) -> u64 {
     (args.counted.0 as u64) << 15
         | (args.arguments as u64) << 26
-        | (args.is_operation as u64) << 30
+        | (args.is_operation() as u64) << 30
         | (args.entry.arg.0 as u64) << 32
         | (args.entry.kind as u64) << 36
         | (args.exit.arg.0 as u64) << 39
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn cookies_of_frequent_calls_fit_an_instruction() {
-        let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.args.is_operation;
+        let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.args.is_operation();
         for probe in PROBES.iter().filter(frequent) {
             let cookie = Cookie::pack(probe, true, true);
             assert_eq!(cookie.as_constant().map(|c| c as u64), Some(cookie.0), "{}", probe.symbol);
@@ -311,7 +311,7 @@ mod tests {
                     let behind = (c.args_at_entry(), c.args_at_exit(), c.args_count());
                     assert_eq!(behind, (w.args.entry, w.args.exit, w.args.count), "{}", probe.symbol);
                     let flags = (c.has_struct_by_value(), c.is_operation());
-                    assert_eq!(flags, (w.args.by_value, w.args.is_operation), "{}", probe.symbol);
+                    assert_eq!(flags, (w.args.by_value, w.args.is_operation()), "{}", probe.symbol);
                     let handles = (c.counted_handle(), c.ended_handle());
                     assert_eq!(handles, (w.args.counted, w.args.ends), "{}", probe.symbol);
                     assert_eq!(c.arguments(), u64::from(w.args.arguments), "{}", probe.symbol);

@@ -110,7 +110,7 @@ impl GraphKey {
 const fn count_operations() -> usize {
     let (mut count, mut at) = (0, 0);
     while at < PROBES.len() {
-        count += PROBES[at].wiring.args.is_operation as usize;
+        count += PROBES[at].wiring.args.is_operation() as usize;
         at += 1;
     }
     count
@@ -121,7 +121,7 @@ const fn count_operations() -> usize {
 pub const OPERATIONS: [u16; count_operations()] = {
     let (mut ids, mut count, mut at) = ([0; count_operations()], 0, 0);
     while at < PROBES.len() {
-        if PROBES[at].wiring.args.is_operation {
+        if PROBES[at].wiring.args.is_operation() {
             ids[count] = PROBES[at].id;
             count += 1;
         }

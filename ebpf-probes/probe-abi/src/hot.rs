@@ -280,6 +280,7 @@ mod tests {
     use super::*;
     use crate::fold::{Counter, Snapshot, Stamp, StreamFold};
     use crate::record::StepRecord;
+    use crate::thread_counter::THREAD_COUNTERS;
 
     const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
 
@@ -328,7 +329,7 @@ mod tests {
     fn steps_are_equal_with_and_without_hot_slots() {
         let (slot, absorbing, straight) =
             (HotStream::default(), StreamFold::default(), StreamFold::default());
-        let at = |ns| Stamp { ns, runq_ns: 0, tid: 7 };
+        let at = |ns| Stamp { ns, counts: [0; THREAD_COUNTERS], tid: 7 };
         let calls = [(7, 10, 1), (8, 20, 2), (7, 30, 3)];
         absorbing.begin(&at(1));
         straight.begin(&at(1));

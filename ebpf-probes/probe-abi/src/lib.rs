@@ -19,11 +19,13 @@ pub mod frontier;
 pub mod graph;
 pub mod histogram;
 pub mod hot;
+pub mod nccl;
 pub mod ordinal;
 mod probe;
 mod probes;
 pub mod record;
 mod rules;
+pub mod thread_counter;
 
 pub use cookie::Cookie;
 pub use probe::{

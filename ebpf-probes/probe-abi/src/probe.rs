@@ -5,6 +5,7 @@
 //! value takes two positions on both, so a row is independent of the architecture.
 
 use crate::Cookie;
+use crate::nccl::Role;
 
 /// Library that exports a function. Several files may contain it (`libcudart.so.12`, a static copy).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -89,6 +90,10 @@ pub enum Action {
     GraphDestroy = 24,
     /// Adds to `graph` more than was captured into it.
     GraphChange = 25,
+    /// Allocates physical memory: `handle` points to where its handle is written. One record a call.
+    AllocPhysical = 26,
+    /// Frees the physical memory `handle`. One record a call.
+    FreePhysical = 27,
 }
 
 /// Position of a C argument, from 1; 0 for none.
@@ -239,8 +244,22 @@ pub struct ArgsSpec {
     /// Argument 3 is a struct of 128 bytes by value: on x86-64 it is on the stack and takes no register, on AArch64 a
     /// pointer to it is passed. The record has its address on both; later arguments keep their positions.
     pub by_value: bool,
-    /// Moves data. A call that the library makes within another is not counted.
-    pub is_operation: bool,
+    /// What the function does; `None` for functions without recorded arguments.
+    pub role: Option<Role>,
+    /// Position of the communicator.
+    pub comm: ArgPos,
+    /// Position of the number of elements that an operation moves. The next argument is their datatype.
+    pub elements: ArgPos,
+    /// Position of the reduction operator.
+    pub reduction: ArgPos,
+    /// Position of the root or peer rank; for `ncclCommSplit` of the color.
+    pub peer: ArgPos,
+    /// Position of the stream that an operation is enqueued on.
+    pub stream: ArgPos,
+    /// Position of the number of ranks.
+    pub nranks: ArgPos,
+    /// Position of the rank; for `ncclCommSplit` of the key.
+    pub rank: ArgPos,
     /// Position of the handle by which accepted calls are numbered.
     pub counted: ArgPos,
     /// Position of the handle destroyed by this call; a later object at the same address is counted separately.
@@ -255,10 +274,22 @@ impl ArgsSpec {
         exit: Pointee::NONE,
         count: ArgPos::NONE,
         by_value: false,
-        is_operation: false,
+        role: None,
+        comm: ArgPos::NONE,
+        elements: ArgPos::NONE,
+        reduction: ArgPos::NONE,
+        peer: ArgPos::NONE,
+        stream: ArgPos::NONE,
+        nranks: ArgPos::NONE,
+        rank: ArgPos::NONE,
         counted: ArgPos::NONE,
         ends: ArgPos::NONE,
     };
+
+    /// Returns true if the function moves data. A call that the library makes within another is not counted.
+    pub const fn is_operation(&self) -> bool {
+        matches!(self.role, Some(Role::Operation(_)))
+    }
 }
 
 /// Meaning of the arguments of a function.

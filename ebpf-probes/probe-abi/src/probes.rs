@@ -5,18 +5,19 @@
 //! an alias of `ncclX` at the same address. Not probed: `__cudaLaunchKernel`, which jumps into `cudaLaunchKernel`, so
 //! that one call would count twice.
 
+mod columns;
+
+use self::columns::{cuda, cudart, hip, moves, nccl};
 use crate::Cookie;
+use crate::nccl::{Operation, Role};
 use crate::probe::Action::{
-    Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, Launch, Query, RecordArgs,
-    Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait, Time,
+    Alloc, AllocPhysical, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord,
+    EventSync, Fill, Free, FreePhysical, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate,
+    Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
-use crate::probe::{
-    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Pointee, PointeeKind,
-    Probe, Wiring,
-};
+use crate::probe::{Grid, Library, PointeeKind, Probe};
 
 /// Every probed function, sorted by id.
 pub static PROBES: &[Probe] = &[
@@ -171,10 +172,10 @@ pub static PROBES: &[Probe] = &[
     cuda(117, "cuMemAllocManaged", Alloc).handle(1).bytes(Arg(2)),
     cuda(118, "cuMemFree_v2", Free).handle(1),
     cuda(119, "cuMemFreeAsync", Free).twin("cuMemFreeAsync_ptsz").handle(1).stream(2),
-    cuda(120, "cuMemCreate", Create).handle(1).bytes(Arg(2)),
+    cuda(120, "cuMemCreate", AllocPhysical).handle(1).bytes(Arg(2)),
     cuda(121, "cuMemMap", Report).handle(1).bytes(Arg(2)),
     cuda(122, "cuMemUnmap", Report).handle(1).bytes(Arg(2)),
-    cuda(123, "cuMemRelease", Report).handle(1),
+    cuda(123, "cuMemRelease", FreePhysical).handle(1),
     cuda(124, "cuMemFreeHost", Report).handle(1),
     cuda(125, "cuMemHostRegister_v2", Report).handle(1).bytes(Arg(2)),
     cuda(126, "cuMemHostUnregister", Report).handle(1),
@@ -250,43 +251,65 @@ pub static PROBES: &[Probe] = &[
     hip(188, "hipStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
     hip(189, "hipStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     // NCCL and RCCL: operations. The `Config` forms (2.32) have one more argument, which is not recorded.
-    moves(190, "ncclAllReduce", 7).counted(6),
-    moves(191, "ncclReduceScatter", 7).counted(6),
-    moves(192, "ncclAllGather", 6).counted(5),
-    moves(193, "ncclReduce", 8).counted(7),
-    moves(194, "ncclBroadcast", 7).counted(6),
-    moves(195, "ncclBcast", 6).counted(5),
-    moves(196, "ncclSend", 6),
-    moves(197, "ncclRecv", 6),
-    moves(198, "ncclAlltoAll", 6).counted(5),
-    moves(199, "ncclGather", 7).counted(6),
-    moves(200, "ncclScatter", 7).counted(6),
-    moves(201, "ncclAllReduceConfig", 7).counted(6),
-    moves(202, "ncclReduceScatterConfig", 7).counted(6),
-    moves(203, "ncclAllGatherConfig", 6).counted(5),
-    moves(204, "ncclReduceConfig", 8).counted(7),
-    moves(205, "ncclBroadcastConfig", 7).counted(6),
-    moves(206, "ncclAlltoAllConfig", 6).counted(5),
-    moves(207, "ncclGatherConfig", 7).counted(6),
-    moves(208, "ncclScatterConfig", 7).counted(6),
-    nccl(209, "ncclGroupStart", 0),
-    nccl(210, "ncclGroupEnd", 0).exit(0, PointeeKind::Written),
+    moves(190, "ncclAllReduce", Operation::AllReduce, 7),
+    moves(191, "ncclReduceScatter", Operation::ReduceScatter, 7),
+    moves(192, "ncclAllGather", Operation::AllGather, 6),
+    moves(193, "ncclReduce", Operation::Reduce, 8),
+    moves(194, "ncclBroadcast", Operation::Broadcast, 7),
+    moves(195, "ncclBcast", Operation::Broadcast, 6),
+    moves(196, "ncclSend", Operation::Send, 6),
+    moves(197, "ncclRecv", Operation::Recv, 6),
+    moves(198, "ncclAlltoAll", Operation::AllToAll, 6),
+    moves(199, "ncclGather", Operation::Gather, 7),
+    moves(200, "ncclScatter", Operation::Scatter, 7),
+    moves(201, "ncclAllReduceConfig", Operation::AllReduce, 7),
+    moves(202, "ncclReduceScatterConfig", Operation::ReduceScatter, 7),
+    moves(203, "ncclAllGatherConfig", Operation::AllGather, 6),
+    moves(204, "ncclReduceConfig", Operation::Reduce, 8),
+    moves(205, "ncclBroadcastConfig", Operation::Broadcast, 7),
+    moves(206, "ncclAlltoAllConfig", Operation::AllToAll, 6),
+    moves(207, "ncclGatherConfig", Operation::Gather, 7),
+    moves(208, "ncclScatterConfig", Operation::Scatter, 7),
+    nccl(209, "ncclGroupStart", Role::GroupStart, 0),
+    nccl(210, "ncclGroupEnd", Role::GroupEnd, 0).exit(0, PointeeKind::Written),
     // NCCL and RCCL: communicators.
-    nccl(212, "ncclCommInitRank", 4).by_value().entry(3, PointeeKind::Id).exit(1, PointeeKind::Word),
-    nccl(213, "ncclCommInitRankConfig", 5).by_value().entry(3, PointeeKind::Id).exit(1, PointeeKind::Word),
-    nccl(214, "ncclCommInitRankScalable", 6).entry(5, PointeeKind::Id).exit(1, PointeeKind::Word),
-    nccl(215, "ncclCommInitAll", 3).count(2).entry(3, PointeeKind::Ints).exit(1, PointeeKind::Words),
-    nccl(216, "ncclCommSplit", 5).exit(4, PointeeKind::Word),
-    nccl(217, "ncclCommShrink", 6).count(3).entry(2, PointeeKind::Ints).exit(4, PointeeKind::Word),
-    nccl(218, "ncclCommGrow", 6).entry(3, PointeeKind::Id).exit(5, PointeeKind::Word),
-    nccl(219, "ncclCommFinalize", 1),
-    nccl(220, "ncclCommDestroy", 1).ends(1),
-    nccl(221, "ncclCommAbort", 1).ends(1),
-    nccl(222, "ncclCommCount", 2).exit(2, PointeeKind::Int),
-    nccl(223, "ncclCommUserRank", 2).exit(2, PointeeKind::Int),
-    nccl(224, "ncclCommCuDevice", 2).exit(2, PointeeKind::Int),
-    nccl(225, "ncclGetUniqueId", 1).exit(1, PointeeKind::Id),
-    nccl(226, "ncclGetVersion", 1).exit(1, PointeeKind::Int),
+    nccl(212, "ncclCommInitRank", Role::Init, 4)
+        .ranks(2, 4)
+        .by_value()
+        .entry(3, PointeeKind::Id)
+        .exit(1, PointeeKind::Word),
+    nccl(213, "ncclCommInitRankConfig", Role::Init, 5)
+        .ranks(2, 4)
+        .by_value()
+        .entry(3, PointeeKind::Id)
+        .exit(1, PointeeKind::Word),
+    nccl(214, "ncclCommInitRankScalable", Role::Init, 6)
+        .ranks(2, 3)
+        .entry(5, PointeeKind::Id)
+        .exit(1, PointeeKind::Word),
+    nccl(215, "ncclCommInitAll", Role::InitAll, 3)
+        .count(2)
+        .entry(3, PointeeKind::Ints)
+        .exit(1, PointeeKind::Words),
+    nccl(216, "ncclCommSplit", Role::Split, 5).comm(1).color_and_key(2, 3).exit(4, PointeeKind::Word),
+    nccl(217, "ncclCommShrink", Role::Shrink, 6)
+        .comm(1)
+        .count(3)
+        .entry(2, PointeeKind::Ints)
+        .exit(4, PointeeKind::Word),
+    nccl(218, "ncclCommGrow", Role::Grow, 6)
+        .comm(1)
+        .ranks(2, 4)
+        .entry(3, PointeeKind::Id)
+        .exit(5, PointeeKind::Word),
+    nccl(219, "ncclCommFinalize", Role::Finalize, 1).comm(1),
+    nccl(220, "ncclCommDestroy", Role::Destroy, 1).comm(1).ends(1),
+    nccl(221, "ncclCommAbort", Role::Abort, 1).comm(1).ends(1),
+    nccl(222, "ncclCommCount", Role::Count, 2).comm(1).exit(2, PointeeKind::Int),
+    nccl(223, "ncclCommUserRank", Role::UserRank, 2).comm(1).exit(2, PointeeKind::Int),
+    nccl(224, "ncclCommCuDevice", Role::CuDevice, 2).comm(1).exit(2, PointeeKind::Int),
+    nccl(225, "ncclGetUniqueId", Role::GetUniqueId, 1).exit(1, PointeeKind::Id),
+    nccl(226, "ncclGetVersion", Role::Version, 1).exit(1, PointeeKind::Int),
     // HIP: more memory.
     hip(227, "hipMallocFromPoolAsync", Alloc).handle(1).bytes(Arg(2)).stream(4),
     hip(228, "hipExtMallocWithFlags", Alloc).handle(1).bytes(Arg(2)),
@@ -296,16 +319,16 @@ pub static PROBES: &[Probe] = &[
     hip(232, "hipFreeHost", Report).handle(1),
     hip(233, "hipHostRegister", Report).handle(1).bytes(Arg(2)),
     hip(234, "hipHostUnregister", Report).handle(1),
-    hip(235, "hipMemCreate", Create).handle(1).bytes(Arg(2)),
+    hip(235, "hipMemCreate", AllocPhysical).handle(1).bytes(Arg(2)),
     hip(236, "hipMemMap", Report).handle(1).bytes(Arg(2)),
     hip(237, "hipMemUnmap", Report).handle(1).bytes(Arg(2)),
-    hip(238, "hipMemRelease", Report).handle(1),
+    hip(238, "hipMemRelease", FreePhysical).handle(1),
     hip(239, "hipMemPoolCreate", Create).handle(1),
     hip(240, "hipMemPoolDestroy", Report).handle(1),
     hip(241, "hipMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
     // RCCL only: an older name of `ncclAlltoAll`. Its `ncclAllToAllv` has nine arguments and is seen as the sends and
     // receives that it makes.
-    moves(242, "ncclAllToAll", 6).counted(5),
+    moves(242, "ncclAllToAll", Operation::AllToAll, 6),
     // CUDA driver and HIP: more graph functions.
     cuda(243, "cuGraphAddKernelNode_v2", GraphChange).graph(2),
     cuda(244, "cuGraphAddNode_v2", GraphChange).graph(2),
@@ -329,130 +352,13 @@ pub fn attach_points(library: Library, timed: bool) -> impl Iterator<Item = (&'s
     })
 }
 
-const fn probe(id: u16, library: Library, api: Api, symbol: &'static str, action: Action) -> Probe {
-    let wiring = Wiring {
-        stream: ArgPos::NONE,
-        handle: ArgPos::NONE,
-        graph: ArgPos::NONE,
-        bytes: Bytes::None,
-        direction: DirectionSource::Fixed(Unknown),
-        grid: Grid::None,
-        blocking: false,
-        args: ArgsSpec::NONE,
-    };
-    Probe { id, library, api, symbol, twin: None, action, wiring }
-}
-
-const fn cudart(id: u16, symbol: &'static str, action: Action) -> Probe {
-    probe(id, Library::Cudart, Api::Runtime, symbol, action)
-}
-
-const fn cuda(id: u16, symbol: &'static str, action: Action) -> Probe {
-    probe(id, Library::Cuda, Api::Driver, symbol, action)
-}
-
-const fn hip(id: u16, symbol: &'static str, action: Action) -> Probe {
-    probe(id, Library::Amdhip, Api::Runtime, symbol, action)
-}
-
-/// Returns the row of an NCCL function with this number of arguments.
-const fn nccl(id: u16, symbol: &'static str, arguments: u8) -> Probe {
-    let mut row = probe(id, Library::Nccl, Api::Collective, symbol, RecordArgs);
-    row.wiring.args.arguments = arguments;
-    row
-}
-
-/// Returns the row of an NCCL function that moves data.
-const fn moves(id: u16, symbol: &'static str, arguments: u8) -> Probe {
-    let mut row = nccl(id, symbol, arguments);
-    row.wiring.args.is_operation = true;
-    row
-}
-
-/// Setters of a row's columns.
-impl Probe {
-    const fn twin(mut self, symbol: &'static str) -> Probe {
-        self.twin = Some(symbol);
-        self
-    }
-
-    const fn stream(mut self, position: u8) -> Probe {
-        self.wiring.stream = ArgPos(position);
-        self
-    }
-
-    const fn handle(mut self, position: u8) -> Probe {
-        self.wiring.handle = ArgPos(position);
-        self
-    }
-
-    const fn graph(mut self, position: u8) -> Probe {
-        self.wiring.graph = ArgPos(position);
-        self
-    }
-
-    const fn bytes(mut self, bytes: Bytes) -> Probe {
-        self.wiring.bytes = bytes;
-        self
-    }
-
-    const fn kind(mut self, position: u8) -> Probe {
-        self.wiring.direction = DirectionSource::Arg(position);
-        self
-    }
-
-    const fn direction(mut self, direction: Direction) -> Probe {
-        self.wiring.direction = DirectionSource::Fixed(direction);
-        self
-    }
-
-    const fn grid(mut self, grid: Grid) -> Probe {
-        self.wiring.grid = grid;
-        self
-    }
-
-    const fn blocking(mut self) -> Probe {
-        self.wiring.blocking = true;
-        self
-    }
-
-    const fn entry(mut self, position: u8, kind: PointeeKind) -> Probe {
-        self.wiring.args.entry = Pointee { arg: ArgPos(position), kind };
-        self
-    }
-
-    const fn exit(mut self, position: u8, kind: PointeeKind) -> Probe {
-        self.wiring.args.exit = Pointee { arg: ArgPos(position), kind };
-        self
-    }
-
-    const fn count(mut self, position: u8) -> Probe {
-        self.wiring.args.count = ArgPos(position);
-        self
-    }
-
-    const fn by_value(mut self) -> Probe {
-        self.wiring.args.by_value = true;
-        self
-    }
-
-    const fn counted(mut self, position: u8) -> Probe {
-        self.wiring.args.counted = ArgPos(position);
-        self
-    }
-
-    const fn ends(mut self, position: u8) -> Probe {
-        self.wiring.args.ends = ArgPos(position);
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::probe::{Action::RecordArgs, ArgPos, ArgsSpec, Bytes, Pointee};
     use crate::record::ROWS;
 
     #[test]
@@ -486,6 +392,8 @@ mod tests {
                     | GraphLaunch
                     | CaptureEnd
                     | Create
+                    | AllocPhysical
+                    | FreePhysical
                     | Instantiate
                     | GraphUpdate
                     | SetDevice
@@ -517,7 +425,8 @@ mod tests {
             assert_eq!(records_args, p.library == Library::Nccl, "{}", p.symbol);
             assert!(records_args || *t == ArgsSpec::NONE, "{}", p.symbol);
             assert!(usize::from(t.arguments) <= ARGUMENTS, "{}", p.symbol);
-            for position in [t.entry.arg, t.exit.arg, t.count, t.counted, t.ends] {
+            for position in [t.entry.arg, t.exit.arg, t.count, t.counted, t.ends, t.stream, t.nranks, t.rank]
+            {
                 assert!(position.0 <= t.arguments, "{}", p.symbol);
             }
             assert!(t.entry.kind.bytes(u64::MAX) <= MEMORY_AT_ENTRY as u64, "{}", p.symbol);

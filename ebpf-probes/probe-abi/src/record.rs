@@ -7,6 +7,7 @@ mod process;
 mod thread;
 
 use crate::fold::COUNTERS;
+use crate::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 
 pub use key::{EventKey, OperationFold, OperationKey, StreamKey};
 pub use process::{ACTIVE, ActiveStream, ProcessFold, RANGES, RuntimeCode, Settings};
@@ -87,6 +88,17 @@ records! {
         pub duration_ns: u64,
     }
 
+    /// Increase of a thread's counter in each part of a step; [`NOT_SEEN`] if not known, or if the parts are of several
+    /// threads.
+    pub struct CountParts {
+        /// From the previous sync call's return to the first enqueue.
+        pub gap: u64,
+        /// From the first enqueue to the sync call's entry.
+        pub enqueue: u64,
+        /// Within the sync call.
+        pub wait: u64,
+    }
+
     /// Work of one step on one stream, and the wait that ended it.
     pub struct StepRecord {
         /// `entry_ns` and `duration_ns` are those of the sync call.
@@ -101,12 +113,8 @@ records! {
         pub first_ns: u64,
         /// Time at which the awaited event was recorded; 0 for other sync calls.
         pub recorded_ns: u64,
-        /// Time that the thread waited for a CPU from the previous sync call to `first_ns`, or [`NOT_SEEN`].
-        pub runq_gap_ns: u64,
-        /// Time that the thread waited for a CPU from `first_ns` to the sync call's entry, or [`NOT_SEEN`].
-        pub runq_enqueue_ns: u64,
-        /// Time that the thread waited for a CPU within the sync call, or [`NOT_SEEN`].
-        pub runq_wait_ns: u64,
+        /// Increase of [`ThreadCounter::RunQueue`], which is first in every version of recordings.
+        pub run_queue: CountParts,
         /// Calls that enqueued work on this stream between its previous sync call's return and this one's entry.
         pub enqueued_since_sync: u64,
         /// Calls of the process that enqueued work on any stream between its previous sync call's return and this one's
@@ -118,6 +126,8 @@ records! {
         pub device: i32,
         /// Work, indexed by [`crate::fold::Counter`].
         pub work: [u64; COUNTERS] as CountedWords,
+        /// Increases of the other thread counters, indexed by [`ThreadCounter`] less one.
+        pub other: [CountParts; THREAD_COUNTERS - 1] as LaterParts,
     }
 
     /// A call with a record of its own: an allocation, a free, an error, the creation or end of an object, or a sampled
@@ -135,6 +145,31 @@ records! {
         pub bytes: u64,
         /// Value of the row's stream.
         pub stream: u64,
+    }
+}
+
+impl CountParts {
+    /// No part is known.
+    pub const UNKNOWN: CountParts = CountParts { gap: NOT_SEEN, enqueue: NOT_SEEN, wait: NOT_SEEN };
+}
+
+impl StepRecord {
+    /// Returns the increase of a thread counter.
+    #[inline(always)]
+    pub fn increase(&self, counter: ThreadCounter) -> &CountParts {
+        match (counter as usize).checked_sub(1) {
+            None => &self.run_queue,
+            Some(at) => &self.other[at],
+        }
+    }
+
+    /// Sets the increase of a thread counter.
+    #[inline(always)]
+    pub fn set_increase(&mut self, counter: ThreadCounter, parts: CountParts) {
+        match (counter as usize).checked_sub(1) {
+            None => self.run_queue = parts,
+            Some(at) => self.other[at] = parts,
+        }
     }
 }
 
@@ -213,7 +248,7 @@ pub struct ProcessRecord {
 
 const _: () = {
     assert!(size_of::<Header>() == 40);
-    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
+    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS + 24 * (THREAD_COUNTERS - 1));
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 64);
     assert!(size_of::<ArgsRecord>() == 136);

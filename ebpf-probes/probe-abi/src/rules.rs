@@ -80,12 +80,20 @@ const REPORTED: Set = Set::of(&[
     Action::CaptureEnd,
     Action::Report,
     Action::Create,
+    Action::AllocPhysical,
+    Action::FreePhysical,
     Action::Instantiate,
     Action::GraphUpdate,
     Action::GraphDestroy,
 ]);
-const WRITING: Set =
-    Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd, Action::StreamCreate, Action::Instantiate]);
+const WRITING: Set = Set::of(&[
+    Action::Alloc,
+    Action::AllocPhysical,
+    Action::Create,
+    Action::CaptureEnd,
+    Action::StreamCreate,
+    Action::Instantiate,
+]);
 const ORDERING: Set =
     Set::of(&[Action::EventRecord, Action::StreamWait, Action::EventDestroy, Action::CaptureBegin]);
 

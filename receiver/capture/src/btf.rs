@@ -87,17 +87,6 @@ impl<'a> Btf<'a> {
         self.offset_in(*self.structs.get(structure.as_bytes())?, field.as_bytes(), DEPTH_MAX)
     }
 
-    /// Returns the offset of `inner` of `inner_structure` in `structure`, whose field `outer` is of that type.
-    pub fn nested_offset(
-        &self,
-        structure: &str,
-        outer: &str,
-        inner_structure: &str,
-        inner: &str,
-    ) -> Option<u64> {
-        Some(self.offset(structure, outer)? + self.offset(inner_structure, inner)?)
-    }
-
     fn offset_in(&self, id: u32, field: &[u8], depth: u32) -> Option<u64> {
         let members = self.members.get(&id)?;
         if let Some(found) = members.iter().find(|m| m.name == field) {
@@ -130,6 +119,8 @@ fn trailer(kind: u32, count: usize) -> Result<usize, BtfError> {
 
 #[cfg(test)]
 mod tests {
+    use probe_abi::thread_counter::ThreadCounter;
+
     use super::*;
 
     #[test]
@@ -140,7 +131,9 @@ mod tests {
         let btf = Btf::parse(&data).unwrap();
         assert!(btf.offset("task_struct", "group_leader").unwrap() > 0);
         assert!(btf.offset("task_struct", "start_boottime").unwrap() > 0);
-        assert!(btf.nested_offset("task_struct", "sched_info", "sched_info", "run_delay").unwrap() > 0);
+        for (structure, field) in ThreadCounter::ALL.into_iter().flat_map(ThreadCounter::path) {
+            assert!(btf.offset(structure, field).is_some(), "{structure}.{field}");
+        }
         assert_eq!(btf.offset("task_struct", "no such field"), None);
     }
 

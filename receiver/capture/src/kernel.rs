@@ -12,6 +12,7 @@ use probe_abi::fold::StreamFold;
 use probe_abi::graph::Contents;
 use probe_abi::hot::{HotDurations, HotProcess, HotStream};
 use probe_abi::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
+use probe_abi::thread_counter::ThreadCounter;
 
 use crate::CaptureError;
 use crate::btf::Btf;
@@ -219,28 +220,23 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
     let btf = Btf::parse(&data)
         .inspect_err(|e| tracing::warn!(%e, "run-queue waits and exits of processes are not recorded"));
     let offset = |structure: &str, field: &str| btf.as_ref().ok().and_then(|b| b.offset(structure, field));
-    let run_delay = btf
-        .as_ref()
-        .ok()
-        .and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
+    let nested =
+        |path: &[(&str, &str)]| path.iter().map(|(outer, inner)| offset(outer, inner)).sum::<Option<u64>>();
     // On AArch64 the first member of the struct `uw` (asm/processor.h of both).
     let thread_pointer = if cfg!(target_arch = "aarch64") { "uw" } else { "fsbase" };
-    let thread_pointer = btf
-        .as_ref()
-        .ok()
-        .and_then(|b| b.nested_offset("task_struct", "thread", "thread_struct", thread_pointer));
     // Before Linux 5.5 the field was called real_start_time.
     let start = offset("task_struct", "start_boottime").or_else(|| offset("task_struct", "real_start_time"));
     let settings = Settings {
         trace_all: u64::from(trace_all),
         detail: Detail::NONE.word(0),
-        run_delay_at: run_delay.unwrap_or(0),
+        counters_at: ThreadCounter::ALL.map(|counter| nested(counter.path()).unwrap_or(0)),
         group_leader_at: offset("task_struct", "group_leader").unwrap_or(0),
         start_boottime_at: start.unwrap_or(0),
         signal_at: offset("task_struct", "signal").unwrap_or(0),
         live_at: offset("signal_struct", "live").unwrap_or(0),
         exit_code_at: offset("task_struct", "exit_code").unwrap_or(0),
-        thread_pointer_at: thread_pointer.unwrap_or(0),
+        thread_pointer_at: nested(&[("task_struct", "thread"), ("thread_struct", thread_pointer)])
+            .unwrap_or(0),
     };
     zerocopy::transmute!(settings)
 }

@@ -3,7 +3,7 @@
 use event::{ProcessId, StepRecord};
 use probe_abi::fold::{Snapshot, Stamp, StreamFold};
 use probe_abi::hot::HotStream;
-use probe_abi::record::{NOT_SEEN, RecordKind, StreamKey, flag};
+use probe_abi::record::{RecordKind, StreamKey, flag};
 use zerocopy::transmute;
 
 use crate::kernel::{HOT_STREAM_WORDS, Kernel};
@@ -34,7 +34,7 @@ pub fn unfinished_step(
     if !fold.closes(&snapshot) {
         return None;
     }
-    let now = Stamp { ns: at_ns, runq_ns: NOT_SEEN, tid: 0 };
+    let now = Stamp::uncounted(at_ns, 0);
     let mut step = StepRecord::default();
     fold.close(&snapshot, &now, &now, &mut step);
     step.header.kind = RecordKind::Step as u16;

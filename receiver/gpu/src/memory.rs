@@ -46,11 +46,11 @@ pub(crate) enum Space {
 impl Effect {
     /// Returns the effect of calls of a probe row.
     pub(crate) fn of(row: &Probe) -> Option<Effect> {
-        match (row.action, row.symbol) {
-            (Action::Alloc, _) => Some(Effect::Allocates(Space::Addresses)),
-            (Action::Free, _) => Some(Effect::Frees(Space::Addresses)),
-            (_, "cuMemCreate" | "hipMemCreate") => Some(Effect::Allocates(Space::Physical)),
-            (_, "cuMemRelease" | "hipMemRelease") => Some(Effect::Frees(Space::Physical)),
+        match row.action {
+            Action::Alloc => Some(Effect::Allocates(Space::Addresses)),
+            Action::Free => Some(Effect::Frees(Space::Addresses)),
+            Action::AllocPhysical => Some(Effect::Allocates(Space::Physical)),
+            Action::FreePhysical => Some(Effect::Frees(Space::Physical)),
             _ => None,
         }
     }

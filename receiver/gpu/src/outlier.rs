@@ -15,6 +15,7 @@ use opentelemetry::{Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::logs::SdkLogRecord;
 use opentelemetry_sdk::trace::SdkTracer;
 use probe_abi::fold::Counter;
+use probe_abi::thread_counter::ThreadCounter;
 use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
 use steps::{BaselineLevel, Phase, Step};
@@ -240,8 +241,8 @@ pub(crate) fn explanation(cause: &steps::Cause) -> String {
 
 /// Returns the time that the threads of the step waited for a CPU; `None` if the kernel does not measure it.
 pub(crate) fn run_queue_s(step: &Step) -> Option<f64> {
-    let parts = [step.run_queue.gap_ns, step.run_queue.enqueue_ns, step.run_queue.wait_ns];
-    let seen = parts.into_iter().flatten();
+    let waited = step.increase(ThreadCounter::RunQueue);
+    let seen = [waited.gap, waited.enqueue, waited.wait].into_iter().flatten();
     seen.reduce(u64::saturating_add).map(seconds)
 }
 

@@ -9,7 +9,7 @@ use event::{
 };
 use gpu::Settings;
 use probe_abi::counters::DropReason;
-use probe_abi::record::Header;
+use probe_abi::record::{CountParts, Header};
 use proptest::prelude::*;
 
 /// Generates ordinary and extreme numbers.
@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Event> {
     (header(), proptest::collection::vec(number(), 32)).prop_map(|(header, n)| {
         let mut record = StepRecord { header, stream: n[0], sequence: n[1], ..StepRecord::default() };
         (record.previous_exit_ns, record.first_ns, record.recorded_ns) = (n[2], n[3], n[4]);
-        (record.runq_gap_ns, record.runq_enqueue_ns, record.runq_wait_ns) = (n[5], n[6], n[7]);
+        record.run_queue = CountParts { gap: n[5], enqueue: n[6], wait: n[7] };
         (record.enqueued_since_sync, record.process_enqueued_since_sync, record.device) =
             (n[8], n[9], n[10] as i32);
         record.work.iter_mut().zip(&n[11..]).for_each(|(work, n)| *work = *n);

@@ -189,7 +189,7 @@ fn a_counted_loss_does_not_shift_later_collectives() {
     let (mut events, mut calls) = (job_events(&job), [0u64; 4]);
     for event in &mut events {
         if let Event::CallArgs(args) = event
-            && probe_abi::row(args.header.row).is_some_and(|row| row.wiring.args.is_operation)
+            && probe_abi::row(args.header.row).is_some_and(|row| row.wiring.args.is_operation())
         {
             let next = &mut calls[(args.header.pid - 1_000) as usize];
             args.ordinal = Some(*next);

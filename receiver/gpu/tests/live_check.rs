@@ -11,6 +11,7 @@ use common::*;
 use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 use probe_abi::counters::DropReason;
+use probe_abi::record::CountParts;
 
 /// Returns the events of a machine on which every finding occurs.
 fn everything() -> Vec<Event> {
@@ -137,7 +138,7 @@ fn seen() -> Seen {
     // A kernel that measures run-queue waits, on every step.
     for event in &mut events {
         if let Event::Step(step) = event {
-            (step.runq_gap_ns, step.runq_enqueue_ns, step.runq_wait_ns) = (1, 2, 3);
+            step.run_queue = CountParts { gap: 1, enqueue: 2, wait: 3 };
         }
     }
     seen.check(&analysed(&with_hardware(events), settings()));

@@ -17,6 +17,7 @@ use event::{Event, ProcessId};
 
 use crate::clocks::ClockSamples;
 use crate::driver::{Driver, Fault, Session};
+use crate::poller::IS_ABSENCE_LOGGED;
 
 /// Capacity of the channel of events. When full, the thread waits and its next poll is later.
 const CHANNEL: usize = 1024;
@@ -158,8 +159,9 @@ impl Worker {
         self.shared.is_wanted.load(Ordering::Relaxed) && !self.is_over()
     }
 
+    /// Logs why clocks are not polled, unless a hardware receiver has logged that there is no driver.
     fn log_absence(&mut self, fault: Fault) {
-        if self.absent.replace(fault) != Some(fault) {
+        if self.absent.replace(fault) != Some(fault) && !IS_ABSENCE_LOGGED.load(Ordering::Relaxed) {
             tracing::info!(reason = fault.name(), "no GPU driver: GPU clocks are not polled");
         }
     }

@@ -4,7 +4,7 @@
 //! blocks only this thread; [`Heartbeat`] shows it to others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use component::Host;
@@ -16,6 +16,9 @@ use crate::monitor::{DriverPoll, Monitor};
 
 /// Maximum duration of one wait for events, after which a stop is noticed.
 const WAIT: Duration = Duration::from_millis(250);
+
+/// Whether a hardware receiver of this process has logged that its driver is absent.
+pub(crate) static IS_ABSENCE_LOGGED: AtomicBool = AtomicBool::new(false);
 
 /// The start of the driver call in progress.
 #[derive(Debug)]
@@ -133,6 +136,7 @@ impl Poller {
         if self.absent.replace(fault) != Some(fault) {
             let (vendor, reason) = (self.vendor.name, fault.name());
             tracing::warn!(vendor, reason, "no GPU driver; retrying every interval");
+            IS_ABSENCE_LOGGED.store(true, Ordering::Relaxed);
         }
         self.host.report(ComponentStatus::RecoverableError(format!("no GPU driver: {}", fault.name())));
     }

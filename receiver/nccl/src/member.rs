@@ -60,7 +60,7 @@ impl RankEnd {
             RankEnd::Exited(_) => "exited",
             RankEnd::Killed(_) => "killed",
             RankEnd::Replaced => "replaced",
-            RankEnd::Evicted => "forgotten",
+            RankEnd::Evicted => "evicted",
         }
     }
 

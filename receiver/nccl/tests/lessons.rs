@@ -2,10 +2,11 @@
 
 mod sim;
 
-use nccl::functions::{CallMemory, of_symbol};
+use nccl::functions::{CallMemory, read};
 use nccl::hash::of_unique_id;
 use nccl::observe::{Arguments, Function};
 use nccl::{Finding, Observation, Operation, Settings};
+use probe_abi::PROBES;
 use probe_abi::record::StreamKey;
 use sim::{Job, MS, Rank, S, US, Watch, unique_id};
 
@@ -13,12 +14,12 @@ use sim::{Job, MS, Rank, S, US, Watch, unique_id};
 /// communicator were 0 for every collective.
 #[test]
 fn id_by_value_gives_rank_nranks_and_communicator() {
-    let row = of_symbol("ncclCommInitRankConfig").unwrap();
-    assert!(row.has_id_by_value);
+    let probe = PROBES.iter().find(|probe| probe.symbol == "ncclCommInitRankConfig").unwrap();
+    assert!(probe.wiring.args.by_value);
     // Arguments as C numbers them: comm*, nranks, id, rank, config*.
     let argument = |number| [0, 0x7ffd_0000, 16, u64::MAX, 5, 0x7ffe_0000][usize::from(number)];
     let memory = CallMemory { id: Some(Box::new(unique_id(3))), out: vec![0x5000], ..CallMemory::default() };
-    let function = row.read(argument, |h| StreamKey::of(1, 1, h, false), memory).unwrap();
+    let function = read(&probe.wiring.args, argument, |h| StreamKey::of(1, 1, h, false), memory).unwrap();
     let mut watch = Watch::new(Settings::default());
     let rank = Rank { handle: 0x5000, ..Rank::new(1000) };
     watch.see(rank.call(S, MS, function));

@@ -5,9 +5,9 @@ use event::{
     ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 use probe_abi::counters::{DropReason, SelfCounter};
-use probe_abi::record::{CallRecord, Header, StepRecord};
+use probe_abi::record::{CallRecord, CountParts, Header, StepRecord};
 
-use crate::codec::{ByteString, CountedWords, Encoder, Encoding as _, Field, Later, LaterOrNone, Wide};
+use crate::codec::{ByteString, CountedWords, Encoder, Encoding, Field, Later, LaterOrNone, Wide};
 use crate::{Architecture, Info, fields};
 
 probe_abi::record_fields!(fields);
@@ -29,6 +29,19 @@ fields! {
     Clocks { from_ns, to_ns, device, throttled }
     ThrottleTime { reason, ns, is_counted as Wide }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
+}
+
+/// Last fields that an earlier version did not write: unknown counts where the bytes end before them.
+struct LaterParts;
+
+impl<const N: usize> Encoding<[CountParts; N]> for LaterParts {
+    fn put(value: &[CountParts; N], out: &mut Encoder) {
+        value.put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<[CountParts; N]> {
+        if from.is_empty() { Some([CountParts::UNKNOWN; N]) } else { Field::take(from) }
+    }
 }
 
 /// Number of self-counters before `records` in an account. The others are last, and earlier versions wrote fewer.

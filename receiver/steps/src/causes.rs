@@ -10,6 +10,7 @@
 mod explain;
 
 pub use explain::explain;
+use probe_abi::thread_counter::ThreadCounter;
 pub use semconv::value::GpuStepCause as CauseKind;
 
 use crate::finding::Step;
@@ -95,12 +96,13 @@ impl StepFacts {
     /// Returns the facts of a step, without throttling.
     pub fn of(step: &Step) -> StepFacts {
         let ns = |ns: u64| ns as f64;
+        let run_queue = step.increase(ThreadCounter::RunQueue);
         let values = [
             Some(ns(step.duration_ns)),
             Some(ns(step.enqueue_ns)),
             Some(ns(step.wait_ns)),
-            step.run_queue.enqueue_ns.map(ns),
-            step.run_queue.wait_ns.map(ns),
+            run_queue.enqueue.map(ns),
+            run_queue.wait.map(ns),
             Some(step.work.copied_bytes() as f64),
             step.collective_wait_ns.map(ns),
         ];

@@ -4,6 +4,7 @@ use std::fmt;
 
 use event::{ProcessId, ThrottleReason};
 use probe_abi::fold::mix;
+use probe_abi::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 pub use semconv::value::GpuStepGpuCertainty as Certainty;
 
 use crate::baseline::{BaselineLevel, Outlier};
@@ -50,15 +51,15 @@ impl fmt::Display for EventId {
     }
 }
 
-/// Time in which a thread was ready to run without a CPU, by part of the step, ns; `None` if not measured.
+/// Increase of a [`ThreadCounter`] in each part of a step; `None` if not measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct RunQueue {
+pub struct Increase {
     /// Before the step's first work was enqueued.
-    pub gap_ns: Option<u64>,
+    pub gap: Option<u64>,
     /// From the first enqueue until the sync call was entered.
-    pub enqueue_ns: Option<u64>,
+    pub enqueue: Option<u64>,
     /// Within the sync call.
-    pub wait_ns: Option<u64>,
+    pub wait: Option<u64>,
 }
 
 /// One turn of a workload. Times are CLOCK_MONOTONIC nanoseconds.
@@ -94,8 +95,8 @@ pub struct Step {
     pub work: StepWork,
     /// Segments that the step was assembled from.
     pub segments: u32,
-    /// Time without a CPU.
-    pub run_queue: RunQueue,
+    /// Increases of the thread counters, by [`ThreadCounter`].
+    pub increases: [Increase; THREAD_COUNTERS],
     /// Time within `wait_ns` in which it waited for ranks that had not arrived at a collective; `None` if its process
     /// has no collectives.
     pub collective_wait_ns: Option<u64>,
@@ -162,6 +163,11 @@ impl Step {
     /// Returns the quantities in which causes are found, without throttling.
     pub(crate) fn facts(&self) -> StepFacts {
         StepFacts::of(self)
+    }
+
+    /// Returns the increase of a thread counter.
+    pub fn increase(&self, counter: ThreadCounter) -> &Increase {
+        &self.increases[counter as usize]
     }
 
     /// Returns the share of the duration that the host took, 0 to 1.

@@ -58,7 +58,7 @@ pub use crate::baseline::{BaselineKey, BaselineLevel, BaselineSettings, Outlier,
 pub use crate::causes::{Cause, CauseKind, Severity};
 pub use crate::engine::Engine;
 pub use crate::finding::{
-    BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, StepTally, Throttled,
+    BaselineShift, Certainty, EventId, Finding, Gpu, Increase, Step, StepTally, Throttled,
 };
 pub use crate::identity::WorkloadId;
 pub use crate::phase::{Classifier, Phase, PhaseLabel, Rules, RulesError, Thresholds};

@@ -5,8 +5,9 @@
 
 use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
+use probe_abi::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 
-use crate::finding::RunQueue;
+use crate::finding::Increase;
 use crate::shape::StepWork;
 
 /// The most calls that prepare a step: copies of inputs, and kernels that distribute them.
@@ -71,7 +72,7 @@ pub(crate) struct Group {
     pub(crate) wait_ns: u64,
     pub(crate) work: StepWork,
     pub(crate) segments: u32,
-    pub(crate) run_queue: RunQueue,
+    pub(crate) increases: [Increase; THREAD_COUNTERS],
     pub(crate) is_start_known: bool,
     pub(crate) is_unfinished: bool,
     pub(crate) sync_call: SyncCall,
@@ -99,11 +100,7 @@ impl Group {
             wait_ns: record.header.duration_ns,
             work: StepWork(record.work),
             segments: 1,
-            run_queue: RunQueue {
-                gap_ns: measured(record.runq_gap_ns),
-                enqueue_ns: measured(record.runq_enqueue_ns),
-                wait_ns: measured(record.runq_wait_ns),
-            },
+            increases: increases(record),
             is_start_known: record.header.flags & flag::FIRST_UNKNOWN == 0,
             is_unfinished: segment.is_unfinished(),
             sync_call: segment.sync_call(),
@@ -152,8 +149,9 @@ impl Group {
         let previous_ns = main.record.previous_exit_ns;
         let is_recent = other_ns >= previous_ns || other.record.previous_exit_ns == previous_ns;
         self.start_ns = if is_recent { main_ns.min(other_ns) } else { main_ns };
-        let record = &segment.record;
-        self.run_queue.enqueue_ns = self.run_queue.enqueue_ns.max(measured(record.runq_enqueue_ns));
+        for (own, other) in self.increases.iter_mut().zip(increases(&segment.record)) {
+            own.enqueue = own.enqueue.max(other.enqueue);
+        }
     }
 
     /// Returns true if it is the beginning of a longer step: inputs that were waited for while the rest of the step was
@@ -178,9 +176,10 @@ impl Group {
         self.segments = self.segments.saturating_add(lead.segments);
         self.is_start_known = lead.is_start_known;
         self.streams |= lead.streams;
-        self.run_queue.gap_ns = lead.run_queue.gap_ns;
-        let before = plus(lead.run_queue.enqueue_ns, lead.run_queue.wait_ns);
-        self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, before);
+        for (own, lead) in self.increases.iter_mut().zip(lead.increases) {
+            own.gap = lead.gap;
+            own.enqueue = plus(own.enqueue, plus(lead.enqueue, lead.wait));
+        }
     }
 
     /// Adds the segment of a later sync call, whose wait is added to the step's.
@@ -191,9 +190,10 @@ impl Group {
         self.wait_ns = self.wait_ns.saturating_add(record.header.duration_ns);
         self.sync_call = segment.sync_call();
         // Between two sync calls of one step the host is enqueueing or busy with the step.
-        let between = plus(measured(record.runq_gap_ns), measured(record.runq_enqueue_ns));
-        self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, between);
-        self.run_queue.wait_ns = plus(self.run_queue.wait_ns, measured(record.runq_wait_ns));
+        for (own, later) in self.increases.iter_mut().zip(increases(record)) {
+            own.enqueue = plus(own.enqueue, plus(later.gap, later.enqueue));
+            own.wait = plus(own.wait, later.wait);
+        }
     }
 
     /// Moves the start to `ns`, the end of the previous step, if it is earlier.
@@ -237,8 +237,12 @@ fn bit(stream: u32) -> u64 {
     1 << (stream % 64)
 }
 
-fn measured(ns: u64) -> Option<u64> {
-    (ns != NOT_SEEN).then_some(ns)
+fn increases(record: &StepRecord) -> [Increase; THREAD_COUNTERS] {
+    let measured = |count: u64| (count != NOT_SEEN).then_some(count);
+    ThreadCounter::ALL.map(|counter| {
+        let parts = record.increase(counter);
+        Increase { gap: measured(parts.gap), enqueue: measured(parts.enqueue), wait: measured(parts.wait) }
+    })
 }
 
 /// Returns the sum of the measured values; `None` without any.

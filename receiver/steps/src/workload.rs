@@ -116,7 +116,7 @@ fn step(process: ProcessId, group: &Group, label: PhaseLabel) -> Step {
         duration_ns,
         work: group.work,
         segments: group.segments,
-        run_queue: group.run_queue,
+        increases: group.increases,
         collective_wait_ns: None,
         is_start_known: group.is_start_known,
         is_unfinished: group.is_unfinished,

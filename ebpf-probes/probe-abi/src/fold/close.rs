@@ -2,7 +2,8 @@
 
 use crate::atomic::Relaxed;
 use crate::fold::{COUNTERS, SEGMENTS, Snapshot, Stamp, StreamFold};
-use crate::record::{NOT_SEEN, StepRecord, StreamKey, flag};
+use crate::record::{CountParts, NOT_SEEN, StepRecord, StreamKey, flag};
+use crate::thread_counter::ThreadCounter;
 
 impl StreamFold {
     /// Takes a snapshot of the stream, with this `key`, at `ns` for an event and 0 for other waits. Later work belongs
@@ -85,12 +86,9 @@ impl StreamFold {
     #[inline(always)]
     fn fill_times(&self, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         out.first_ns = enter.ns;
-        out.runq_gap_ns = NOT_SEEN;
-        out.runq_enqueue_ns = NOT_SEEN;
-        out.runq_wait_ns = match enter.runq_ns == NOT_SEEN || exit.runq_ns == NOT_SEEN {
-            true => NOT_SEEN,
-            false => exit.runq_ns.wrapping_sub(enter.runq_ns),
-        };
+        for counter in ThreadCounter::ALL {
+            out.set_increase(counter, self.parts(counter, enter, exit));
+        }
         let first = &self.oldest;
         if first.ns.load(Relaxed) == 0 {
             return;
@@ -100,9 +98,26 @@ impl StreamFold {
         }
         out.first_ns = first.ns.load(Relaxed);
         out.first_tid = first.tid.load(Relaxed) as u32;
-        out.runq_enqueue_ns = first.runq_until(enter);
-        let began = Stamp { ns: out.first_ns, runq_ns: first.runq_ns.load(Relaxed), tid: out.first_tid };
-        out.runq_gap_ns = self.exit.runq_until(&began);
+    }
+
+    /// Returns the increase of a counter in each part of the step.
+    #[inline(always)]
+    fn parts(&self, counter: ThreadCounter, enter: &Stamp, exit: &Stamp) -> CountParts {
+        let (at, first) = (counter as usize, &self.oldest);
+        let (entered, exited) = (enter.counts[at], exit.counts[at]);
+        let wait = match entered == NOT_SEEN || exited == NOT_SEEN {
+            true => NOT_SEEN,
+            false => exited.wrapping_sub(entered),
+        };
+        if first.ns.load(Relaxed) == 0 {
+            return CountParts { wait, ..CountParts::UNKNOWN };
+        }
+        let (began, began_tid) = (first.counts[at].load(Relaxed), first.tid.load(Relaxed) as u32);
+        CountParts {
+            gap: self.exit.increase(counter, began, began_tid),
+            enqueue: first.increase(counter, entered, enter.tid),
+            wait,
+        }
     }
 
     /// Sets the first open enqueue: that of the first segment from `epoch` on that has work.

@@ -2,16 +2,24 @@
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::record::NOT_SEEN;
+use crate::thread_counter::{THREAD_COUNTERS, ThreadCounter, ThreadCounts, UNKNOWN_COUNTS};
 
 /// An instant on a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stamp {
     /// CLOCK_MONOTONIC, ns.
     pub ns: u64,
-    /// Time that the thread has waited for a CPU since it began, ns; [`NOT_SEEN`] if not known.
-    pub runq_ns: u64,
+    /// Counters of the thread.
+    pub counts: ThreadCounts,
     /// The thread.
     pub tid: u32,
+}
+
+impl Stamp {
+    /// Returns an instant whose counters are not known.
+    pub const fn uncounted(ns: u64, tid: u32) -> Stamp {
+        Stamp { ns, counts: UNKNOWN_COUNTS, tid }
+    }
 }
 
 /// An instant stored in a map.
@@ -20,21 +28,25 @@ pub struct Stamp {
 #[repr(C)]
 pub struct Mark {
     pub(super) ns: AtomicU64,
-    pub(super) runq_ns: AtomicU64,
+    pub(super) counts: [AtomicU64; THREAD_COUNTERS],
     pub(super) tid: AtomicU64,
 }
 
 impl Mark {
     #[inline(always)]
     pub(super) fn set(&self, stamp: &Stamp) {
-        self.runq_ns.store(stamp.runq_ns, Relaxed);
+        for (to, from) in self.counts.iter().zip(stamp.counts) {
+            to.store(from, Relaxed);
+        }
         self.tid.store(u64::from(stamp.tid), Relaxed);
         self.ns.store(stamp.ns, Relaxed);
     }
 
     #[inline(always)]
     pub(super) fn copy(&self, other: &Mark) {
-        self.runq_ns.store(other.runq_ns.load(Relaxed), Relaxed);
+        for (to, from) in self.counts.iter().zip(&other.counts) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
         self.tid.store(other.tid.load(Relaxed), Relaxed);
         self.ns.store(other.ns.load(Relaxed), Relaxed);
     }
@@ -44,13 +56,14 @@ impl Mark {
         self.ns.store(0, Relaxed);
     }
 
-    /// Returns the run-queue wait since this mark, if the same thread made both; else [`NOT_SEEN`].
+    /// Returns the increase of a counter from this mark to a later value on thread `tid`; [`NOT_SEEN`] for another
+    /// thread's.
     #[inline(always)]
-    pub(super) fn runq_until(&self, later: &Stamp) -> u64 {
-        let before = self.runq_ns.load(Relaxed);
-        let same = self.ns.load(Relaxed) != 0 && self.tid.load(Relaxed) == u64::from(later.tid);
-        match same && before != NOT_SEEN && later.runq_ns >= before && later.runq_ns != NOT_SEEN {
-            true => later.runq_ns - before,
+    pub(super) fn increase(&self, counter: ThreadCounter, later: u64, tid: u32) -> u64 {
+        let before = self.counts[counter as usize].load(Relaxed);
+        let same = self.ns.load(Relaxed) != 0 && self.tid.load(Relaxed) == u64::from(tid);
+        match same && before != NOT_SEEN && later >= before && later != NOT_SEEN {
+            true => later - before,
             false => NOT_SEEN,
         }
     }

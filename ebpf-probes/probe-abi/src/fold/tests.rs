@@ -4,10 +4,11 @@ extern crate std;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{NOT_SEEN, StepRecord, flag};
+use crate::record::{CountParts, NOT_SEEN, StepRecord, flag};
+use crate::thread_counter::THREAD_COUNTERS;
 
 fn at(ns: u64) -> Stamp {
-    Stamp { ns, runq_ns: ns / 10, tid: 7 }
+    Stamp { ns, counts: [ns / 10; THREAD_COUNTERS], tid: 7 }
 }
 
 fn launch(fold: &StreamFold, ns: u64, threads: u64) {
@@ -51,11 +52,11 @@ fn a_step_is_the_work_since_the_last_sync_call() {
     let step = sync(&fold, 30, 90).unwrap();
     assert_eq!((launches(&step), step.work[Counter::Threads as usize]), (2, 150));
     assert_eq!((step.first_ns, step.previous_exit_ns, step.sequence), (10, 0, 0));
-    assert_eq!((step.runq_enqueue_ns, step.runq_wait_ns, step.runq_gap_ns), (2, 6, NOT_SEEN));
+    assert_eq!(step.run_queue, CountParts { gap: NOT_SEEN, enqueue: 2, wait: 6 });
     launch(&fold, 100, 1);
     let step = sync(&fold, 110, 120).unwrap();
     assert_eq!((launches(&step), step.first_ns, step.previous_exit_ns, step.sequence), (1, 100, 90, 1));
-    assert_eq!(step.runq_gap_ns, 1);
+    assert_eq!(step.run_queue.gap, 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::ROWS;
 use crate::atomic::{AtomicU64, Relaxed};
+use crate::thread_counter::THREAD_COUNTERS;
 
 /// Settings that user space writes before the programs are attached; `detail` also later.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -12,8 +13,8 @@ pub struct Settings {
     pub trace_all: u64,
     /// Word of the [`crate::detail::Detail`] for processes without one of their own.
     pub detail: u64,
-    /// Offset of `sched_info.run_delay` in `task_struct`, from BTF; 0 where unknown.
-    pub run_delay_at: u64,
+    /// Offsets of [`ThreadCounter`](crate::thread_counter::ThreadCounter)s in `task_struct`, from BTF; 0 where unknown.
+    pub counters_at: [u64; THREAD_COUNTERS],
     /// Offset of `group_leader` in `task_struct`.
     pub group_leader_at: u64,
     /// Offset of `start_boottime` in `task_struct`.

@@ -4,6 +4,7 @@ use super::{ArgsRecord, MEMORY_AT_ENTRY};
 use crate::atomic::AtomicU64;
 use crate::fold::Snapshot;
 use crate::frontier::Frontier;
+use crate::thread_counter::ThreadCounts;
 
 /// Number of frames per thread: a call within a call within a call.
 pub const FRAMES: usize = 4;
@@ -95,8 +96,8 @@ pub struct Frame {
     pub sp: u64,
     /// Time of the entry.
     pub entry_ns: u64,
-    /// Run-queue wait of the thread at entry, ns.
-    pub runq_ns: u64,
+    /// Counters of the thread at entry.
+    pub counts: ThreadCounts,
     /// Value of the row's handle.
     pub handle: u64,
     /// Value of the row's graph.

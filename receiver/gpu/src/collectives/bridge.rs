@@ -7,18 +7,16 @@
 //! recorded only for processes that use NCCL. A wait for a stream without pending work is in neither.
 
 use event::{CallArgs, CallRecord, Event, ProcessId};
-use nccl::functions::{CallMemory, Role, Row, of_symbol};
+use nccl::functions::{self, CallMemory};
 use nccl::hash::UniqueId;
 use nccl::observe::{Function, NcclCall, OngoingCall, Out, StreamAction, StreamCall};
 use nccl::{Observation, source};
 use probe_abi::counters::DropReason;
+use probe_abi::nccl::Role;
 use probe_abi::record::{Header, ROWS, StreamKey};
-use probe_abi::{Action, Probe};
+use probe_abi::{Action, ArgsSpec, Probe};
 
 use crate::collectives::launcher::environment;
-
-/// The function that returns NCCL's version; `nccl` has no row for it.
-const VERSION: &str = "ncclGetVersion";
 
 /// The meaning of a probe row for `nccl`.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +24,7 @@ enum Meaning {
     /// Ignored.
     Ignored,
     /// An NCCL function.
-    Function(&'static Row),
+    Function(Role, &'static ArgsSpec),
     /// The function that returns the version of the library.
     Version,
     /// A call that waits for streams or orders them.
@@ -87,7 +85,7 @@ impl Bridge {
 
     fn args(&self, args: &CallArgs, give: &mut impl FnMut(Observation)) {
         match self.meaning(args.header.row) {
-            Meaning::Function(row) => function(row, args, give),
+            Meaning::Function(role, spec) => function(role, spec, args, give),
             Meaning::Version if args.result == 0 => {
                 let version = args.words_at_exit().next().and_then(|word| u32::try_from(word).ok());
                 let process = ProcessId::from(&args.header);
@@ -111,8 +109,8 @@ impl Bridge {
 }
 
 /// Gives the observation of an NCCL call, preceded by the handles that calls in its group have written, if it ends a group.
-fn function(row: &Row, args: &CallArgs, give: &mut impl FnMut(Observation)) {
-    if row.role == Role::GroupEnd {
+fn function(role: Role, spec: &ArgsSpec, args: &CallArgs, give: &mut impl FnMut(Observation)) {
+    if role == Role::GroupEnd {
         let pairs = args.exit.as_chunks::<16>().0.iter();
         let written = pairs.map(|pair| {
             let (at, handle) = pair.split_at(8);
@@ -121,7 +119,8 @@ fn function(row: &Row, args: &CallArgs, give: &mut impl FnMut(Observation)) {
         let written = written.filter(|out| out.handle != 0);
         written.for_each(|out| give(call(args, Function::Written(out))));
     }
-    let function = row.read(|n| args.argument(n), |handle| stream(&args.header, handle), memory(row, args));
+    let memory = memory(role, args);
+    let function = functions::read(spec, |n| args.argument(n), |handle| stream(&args.header, handle), memory);
     function.into_iter().for_each(|function| give(call(args, function)));
 }
 
@@ -139,8 +138,8 @@ fn call(args: &CallArgs, function: Function) -> Observation {
 }
 
 /// Returns the memory that the call's pointers referred to. An operation has none and allocates nothing.
-fn memory(row: &Row, args: &CallArgs) -> CallMemory {
-    match row.role {
+fn memory(role: Role, args: &CallArgs) -> CallMemory {
+    match role {
         Role::GetUniqueId => CallMemory { id: id(&args.exit), ..CallMemory::default() },
         Role::GroupEnd => CallMemory::default(),
         // The id of a grown communicator is not a list.
@@ -178,11 +177,14 @@ fn stream(header: &Header, handle: u64) -> StreamKey {
     StreamKey { pid: key.pid, tid: 0, stream: key.stream | u64::from(key.tid) << 32 }
 }
 
-fn meaning(probe: &Probe) -> Meaning {
+fn meaning(probe: &'static Probe) -> Meaning {
     let wiring = &probe.wiring;
     Meaning::Stream(match probe.action {
-        Action::RecordArgs if probe.symbol == VERSION => return Meaning::Version,
-        Action::RecordArgs => return of_symbol(probe.symbol).map_or(Meaning::Ignored, Meaning::Function),
+        Action::RecordArgs => match wiring.args.role {
+            Some(Role::Version) => return Meaning::Version,
+            Some(role) => return Meaning::Function(role, &wiring.args),
+            None => return Meaning::Ignored,
+        },
         Action::StreamSync => |_, stream| StreamAction::Sync(stream),
         Action::Copy if wiring.blocking => |_, stream| StreamAction::Sync(stream),
         Action::EventSync => |call, _| StreamAction::EventSync(call.handle),

@@ -19,12 +19,13 @@ use std::collections::VecDeque;
 
 use instrumentation::{Limit, Records, instant};
 use nccl::finding::{Completed, Traced};
-use nccl::operation::{Peer, datatype_name, reduction_name};
+use nccl::operation::{datatype_name, reduction_name};
 use nccl::trace::Chosen;
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
 };
 use opentelemetry::{Context, KeyValue, Value};
+use probe_abi::nccl::Peer;
 use semconv::{attribute, span};
 
 use crate::clock::Clock;

@@ -1,7 +1,7 @@
 //! A job of ranks, each in its own process, as events of probes: calls of NCCL, waits, and failures.
 
 use event::{CallArgs, CallRecord, ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
-use probe_abi::record::Header;
+use probe_abi::record::{CountParts, Header};
 
 use super::{MS, SECOND, UNIX, US, row};
 
@@ -115,9 +115,7 @@ impl Rank {
             sequence: self.sequence,
             first_ns,
             first_tid: self.process.pid,
-            runq_gap_ns: 0,
-            runq_enqueue_ns: 10 * US,
-            runq_wait_ns: 0,
+            run_queue: CountParts { gap: 0, enqueue: 10 * US, wait: 0 },
             enqueued_since_sync: 20,
             process_enqueued_since_sync: 20,
             ..StepRecord::default()

@@ -1,10 +1,22 @@
 //! Tests of the rows against the argument lists of nccl.h.
 
+use probe_abi::{Library, PROBES, Probe};
+
 use super::*;
+use crate::Operation;
+
+fn functions() -> impl Iterator<Item = &'static Probe> {
+    PROBES.iter().filter(|probe| probe.library == Library::Nccl)
+}
 
 fn read(symbol: &str, memory: CallMemory) -> Option<Function> {
-    let row = of_symbol(symbol).expect(symbol);
-    row.read(|number| 100 + u64::from(number), |handle| StreamKey::of(1, 1, handle, false), memory)
+    let probe = functions().find(|probe| probe.symbol == symbol).expect(symbol);
+    super::read(
+        &probe.wiring.args,
+        |number| 100 + u64::from(number),
+        |handle| StreamKey::of(1, 1, handle, false),
+        memory,
+    )
 }
 
 #[track_caller]
@@ -28,33 +40,26 @@ fn arguments(operation: Operation, count: u64, reduction: u32, peer: i32, comm: 
 }
 
 #[test]
-fn rows_are_sorted_and_found_under_both_names() {
-    assert!(FUNCTIONS.is_sorted_by(|a, b| a.symbol < b.symbol));
-    for row in FUNCTIONS {
-        assert_eq!(of_symbol(row.symbol), Some(row));
-        assert_eq!(of_symbol(&format!("p{}", row.symbol)), Some(row));
-    }
-    assert_eq!(of_symbol("ncclMemAlloc"), None);
-}
-
-#[test]
 fn every_argument_has_a_distinct_position() {
-    for row in FUNCTIONS {
-        let numbers = [
-            row.comm,
-            row.out,
-            row.count,
-            row.datatype,
-            row.reduction,
-            row.peer,
-            row.stream,
-            row.nranks,
-            row.rank,
-            row.list,
+    for probe in functions() {
+        let args = &probe.wiring.args;
+        let datatype = if args.elements == ArgPos::NONE { 0 } else { args.elements.0 + 1 };
+        let positions = [
+            args.comm,
+            args.exit.arg,
+            args.entry.arg,
+            args.count,
+            args.elements,
+            ArgPos(datatype),
+            args.reduction,
+            args.peer,
+            args.stream,
+            args.nranks,
+            args.rank,
         ];
-        let used: Vec<u8> = numbers.into_iter().filter(|n| *n != 0).collect();
-        assert!(used.iter().all(|n| *n <= 9), "{}", row.symbol);
-        assert!(used.iter().enumerate().all(|(at, n)| !used[..at].contains(n)), "{}", row.symbol);
+        let used: Vec<u8> = positions.into_iter().filter(|p| *p != ArgPos::NONE).map(|p| p.0).collect();
+        assert!(used.iter().all(|n| *n <= args.arguments), "{}", probe.symbol);
+        assert!(used.iter().enumerate().all(|(at, n)| !used[..at].contains(n)), "{}", probe.symbol);
     }
 }
 
@@ -67,7 +72,7 @@ fn operations_are_read_from_the_positions_of_nccl_h() {
     check("ncclBroadcast", CallMemory::default(), arguments(Operation::Broadcast, 103, 0, 105, 106));
     check("ncclBcast", CallMemory::default(), arguments(Operation::Broadcast, 102, 0, 104, 105));
     check("ncclSend", CallMemory::default(), arguments(Operation::Send, 102, 0, 104, 105));
-    check("pncclRecv", CallMemory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
+    check("ncclRecv", CallMemory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
     check("ncclGather", CallMemory::default(), arguments(Operation::Gather, 103, 0, 105, 106));
     check("ncclAllToAll", CallMemory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
     check("ncclAlltoAll", CallMemory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
@@ -90,8 +95,9 @@ fn communicators_are_read_from_the_positions_of_nccl_h() {
 #[test]
 fn every_operation_has_a_row() {
     for operation in Operation::ALL {
-        let rows = || FUNCTIONS.iter().filter(|row| row.role == Role::Operation(operation));
+        let rows = || functions().filter(|p| p.wiring.args.role == Some(Role::Operation(operation)));
         assert!(rows().next().is_some(), "{}", operation.name());
-        assert!(rows().all(|row| (row.reduction != 0) == operation.reduces()), "{}", operation.name());
+        let reduces = |p: &Probe| p.wiring.args.reduction != ArgPos::NONE;
+        assert!(rows().all(|p| reduces(p) == operation.reduces()), "{}", operation.name());
     }
 }

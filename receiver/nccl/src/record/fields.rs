@@ -1,6 +1,6 @@
 //! Encoding of a flight record: one list of fields per struct gives both directions.
 
-use recording::codec::{Encoder, Field};
+use recording::codec::{Encoder, Encoding, Field};
 use recording::fields;
 
 use super::{FlightRecord, RankRecord};
@@ -15,7 +15,7 @@ fields! {
     RankIdentity { communicator, rank, nranks, process, tid, device }
     CommunicatorId { hash, source }
     Fact { value, source }
-    Op { operation, datatype, reduction, peer, count, seq, entry_ns, enqueue_ns, arrival_ns, enqueued_ns }
+    Op { operation as OperationNumber, datatype, reduction, peer, count, seq, entry_ns, enqueue_ns, arrival_ns, enqueued_ns }
     StepNote { process, end_ns, duration_ns, sequence }
 }
 
@@ -33,4 +33,17 @@ macro_rules! named {
     )*};
 }
 
-named!(Operation, IdSource, Source);
+named!(IdSource, Source);
+
+/// An operation as its number.
+struct OperationNumber;
+
+impl Encoding<Operation> for OperationNumber {
+    fn put(value: &Operation, out: &mut Encoder) {
+        (*value as u8).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Operation> {
+        Operation::from_number(u8::take(from)?)
+    }
+}

@@ -106,7 +106,8 @@ impl Effect {
             Action::Query if has_handle => Effect::EventQuery,
             Action::Query => Effect::StreamQuery,
             Action::Time if has_handle => Effect::EventCreate,
-            Action::Create => Effect::HostAlloc,
+            Action::Create | Action::AllocPhysical => Effect::HostAlloc,
+            Action::FreePhysical => Effect::HostFree,
             Action::Report if probe.wiring.bytes == Bytes::None => Effect::HostFree,
             Action::Time | Action::Report | Action::GraphChange => Effect::Nothing,
             Action::RecordArgs => Effect::Nothing,
@@ -291,8 +292,8 @@ mod tests {
 
     #[test]
     fn every_row_that_creates_or_queries_has_an_effect() {
-        for (_, f) in
-            StubFunction::all().filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::Query))
+        for (_, f) in StubFunction::all()
+            .filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::AllocPhysical | Action::Query))
         {
             assert_ne!(Effect::of(f.probe), Effect::Nothing, "{}: name it in Effect::of", f.symbol());
         }

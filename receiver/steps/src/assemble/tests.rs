@@ -1,7 +1,7 @@
 //! The assembly of segments: which of them join, and when a step is complete.
 
 use probe_abi::fold::Counter;
-use probe_abi::record::{NOT_SEEN, StepRecord, flag};
+use probe_abi::record::{CountParts, StepRecord, flag};
 
 use super::*;
 
@@ -48,9 +48,7 @@ impl Seg {
             enqueued_since_sync: self.enqueued_since_sync,
             process_enqueued_since_sync: self.process_enqueued_since_sync,
             first_ns: self.entry_ns.saturating_sub(MS),
-            runq_gap_ns: NOT_SEEN,
-            runq_enqueue_ns: NOT_SEEN,
-            runq_wait_ns: NOT_SEEN,
+            run_queue: CountParts::UNKNOWN,
             ..StepRecord::default()
         };
         (record.header.tid, record.header.row) = (self.thread, self.row);
@@ -399,17 +397,17 @@ fn an_undecided_process_defers_a_bounded_number_of_segments() {
 #[test]
 fn the_parts_of_joined_segments_add_up() {
     let mut segments = [at(10).segment(), trailing(15_005).segment()];
-    segments[0].record.runq_enqueue_ns = 100;
-    segments[0].record.runq_wait_ns = 7;
-    segments[1].record.runq_gap_ns = 20;
-    segments[1].record.runq_enqueue_ns = 3;
+    segments[0].record.run_queue.enqueue = 100;
+    segments[0].record.run_queue.wait = 7;
+    segments[1].record.run_queue.gap = 20;
+    segments[1].record.run_queue.enqueue = 3;
     let mut group = Group::of(&segments[0]);
     group.join_later(&segments[1]);
-    assert_eq!((group.run_queue.enqueue_ns, group.run_queue.wait_ns), (Some(123), Some(7)));
+    assert_eq!((group.increases[0].enqueue, group.increases[0].wait), (Some(123), Some(7)));
     assert_eq!(group.work.of(Counter::Enqueues), 102);
     // On another stream at the same time: the same thread waited once.
-    segments[1].record.runq_enqueue_ns = 90;
+    segments[1].record.run_queue.enqueue = 90;
     let mut group = Group::of(&segments[0]);
     group.join_same_call(&segments[1]);
-    assert_eq!((group.run_queue.enqueue_ns, group.wait_ns), (Some(100), 5 * MS));
+    assert_eq!((group.increases[0].enqueue, group.wait_ns), (Some(100), 5 * MS));
 }

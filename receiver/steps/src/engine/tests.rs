@@ -3,7 +3,7 @@
 use event::ExitStatus;
 use probe_abi::Probe;
 use probe_abi::fold::{COUNTERS, Counter};
-use probe_abi::record::{NOT_SEEN, flag};
+use probe_abi::record::{CountParts, NOT_SEEN, flag};
 use proptest::prelude::*;
 
 use super::*;
@@ -41,9 +41,6 @@ impl Server {
             sequence: self.sequence,
             previous_exit_ns: if self.sequence == 0 { 0 } else { self.now_ns },
             first_ns: self.now_ns + MS,
-            runq_gap_ns: 0,
-            runq_enqueue_ns: 0,
-            runq_wait_ns: 0,
             first_tid: self.process.pid,
             ..StepRecord::default()
         };
@@ -257,7 +254,7 @@ fn an_outlier_has_its_baseline_and_causes() {
     // The host enqueued 25 ms instead of 1, and had no CPU for 20 of them.
     contended.header.entry_ns += 24 * MS;
     contended.header.duration_ns -= 24 * MS;
-    contended.runq_enqueue_ns = 20 * MS;
+    contended.run_queue.enqueue = 20 * MS;
     records.push(contended);
     let found = check(records);
     let slow = &found.steps[200];
@@ -279,7 +276,7 @@ fn cpu_contention_never_becomes_normal() {
             // 15 ms without a CPU in the middle of enqueueing.
             record.header.entry_ns += 15 * MS;
             server.now_ns += 15 * MS;
-            record.runq_enqueue_ns = 15 * MS;
+            record.run_queue.enqueue = 15 * MS;
         }
         record
     };
@@ -516,7 +513,7 @@ fn any_record() -> impl Strategy<Value = StepRecord> {
             (record.header.flags, record.header.row) = (flags, row);
             (record.header.entry_ns, record.header.duration_ns) = (times[0], times[1]);
             (record.first_ns, record.previous_exit_ns, record.recorded_ns) = (times[2], times[3], times[4]);
-            (record.runq_gap_ns, record.runq_enqueue_ns, record.runq_wait_ns) = (runq[0], runq[1], runq[2]);
+            record.run_queue = CountParts { gap: runq[0], enqueue: runq[1], wait: runq[2] };
             (record.enqueued_since_sync, record.process_enqueued_since_sync) =
                 (counts[COUNTERS], counts[COUNTERS + 1]);
             record.work.copy_from_slice(&counts[..COUNTERS]);

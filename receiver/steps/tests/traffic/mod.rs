@@ -89,9 +89,6 @@ impl Server {
             sequence: self.sequence,
             previous_exit_ns: if self.sequence == 0 { 0 } else { self.now_ns },
             first_ns: self.now_ns + 1_000_000,
-            runq_gap_ns: 0,
-            runq_enqueue_ns: 0,
-            runq_wait_ns: 0,
             first_tid: self.process.pid,
             ..StepRecord::default()
         };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::fold::{Enqueue, Snapshot, Stamp, StreamFold};
 use probe_abi::graph::GraphKey;
-use probe_abi::record::{FRAMES, NOT_SEEN, StreamKey};
+use probe_abi::record::{FRAMES, StreamKey};
 use probe_abi::{Action, Api, Enter, Probe};
 
 use super::Folder;
@@ -221,5 +221,5 @@ pub(super) fn of_process(pid: u32) -> std::ops::RangeInclusive<StreamKey> {
 
 /// Returns the call's entry, without run-queue wait.
 pub(super) fn entry_stamp(call: &Call) -> Stamp {
-    Stamp { ns: call.entry_ns, runq_ns: NOT_SEEN, tid: call.tid }
+    Stamp::uncounted(call.entry_ns, call.tid)
 }

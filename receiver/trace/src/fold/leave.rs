@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use probe_abi::counters::SelfCounter;
 use probe_abi::fold::{Snapshot, Stamp};
-use probe_abi::record::{CallRecord, Header, NOT_SEEN, Query, RecordKind, StepRecord, StreamKey, flag};
+use probe_abi::record::{CallRecord, Header, Query, RecordKind, StepRecord, StreamKey, flag};
 use probe_abi::{Action, Leave, NON_BLOCKING, Probe};
 
 use super::Folder;
@@ -214,7 +214,7 @@ impl Folder {
 
     fn close_unfinished(&mut self, key: &StreamKey, at_ns: u64, out: &mut Vec<Event>) {
         let Some(process) = self.processes.get(&key.pid) else { return };
-        let at = Stamp { ns: at_ns, runq_ns: NOT_SEEN, tid: key.tid };
+        let at = Stamp::uncounted(at_ns, key.tid);
         let header = Header {
             kind: RecordKind::Step as u16,
             flags: flag::UNFINISHED,

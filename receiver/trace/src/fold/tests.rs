@@ -204,7 +204,7 @@ fn an_idle_poll_ends_no_step() {
         &[launch(7, 10), sync(7, 20, 30), sync(7, 40, 50), wait(None, 60, 70)],
         &[(7, 1, 10, 20, 30, 0)],
     );
-    assert_eq!(steps(&events)[0].runq_wait_ns, NOT_SEEN);
+    assert_eq!(steps(&events)[0].run_queue.wait, NOT_SEEN);
 }
 
 #[test]

@@ -1,14 +1,23 @@
 //! The causes found of steps that a test made slow.
 
 use super::*;
+use crate::causes::QUANTITIES;
 
 const fn ms(ms: f64) -> f64 {
     ms * MS
 }
 
 fn usual() -> Usual {
-    // In the order of `Quantity`.
-    let means = [ms(10.0), ms(2.0), ms(8.0), ms(0.1), 0.0, 1e6, ms(1.0)];
+    let mut means = [0.0; QUANTITIES];
+    let usual = [
+        (Duration, ms(10.0)),
+        (Enqueue, ms(2.0)),
+        (Wait, ms(8.0)),
+        (RunQueueEnqueue, ms(0.1)),
+        (CopiedBytes, 1e6),
+        (PeerWait, ms(1.0)),
+    ];
+    usual.into_iter().for_each(|(quantity, mean)| means[quantity as usize] = mean);
     Usual { count: 100, means }
 }
 
