@@ -1,5 +1,6 @@
-//! Any bytes under any compression: a text within its limit, or an error; and what was read can be written
-//! and read again. The fuzzer's own limit of memory is what bombs are held against.
+//! Decompresses arbitrary bytes with every compression. The result is a text within the limit or an error, and a
+//! decompressed text can be compressed and decompressed again. The fuzzer's memory limit detects decompression
+//! bombs.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as OTLP's protobuf, as a sender's export request: data or an error; and what was read is written
-//! in the size it says, read the same, and has a JSON.
+//! Decodes arbitrary bytes as an OTLP export request in protobuf. The result is data or an error; data has its
+//! declared size when encoded, is decoded to the same data, and has a JSON form.
 
 #![no_main]
 

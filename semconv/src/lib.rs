@@ -40,7 +40,7 @@ pub enum Instrument {
     Counter,
     /// A value at an instant.
     Gauge,
-    /// A distribution.
+    /// A histogram of values.
     Histogram,
     /// A sum that grows and shrinks.
     UpDownCounter,
@@ -179,7 +179,7 @@ kind!(
 pub struct SpanDefinition {
     /// The span name, or its prefix.
     pub name: &'static str,
-    /// The attributes.
+    /// Attributes of the signal.
     pub attributes: &'static [Use],
 }
 
@@ -188,7 +188,7 @@ pub struct SpanDefinition {
 pub struct EventDefinition {
     /// The event name.
     pub name: &'static str,
-    /// The attributes.
+    /// Attributes of the signal.
     pub attributes: &'static [Use],
 }
 

@@ -50,9 +50,8 @@ fn units_are_in_no_name_and_durations_are_seconds() {
 
 #[test]
 fn no_metric_of_ours_takes_an_attribute_without_bound() {
-    // One value per process, one per row of the table of probes, one per error of a library's header; communicators up
-    // to a bound that the user sets, and their ranks; XIDs are kept apart up to a bound. What is said of hardware is one
-    // value per device or part of one.
+    // One value per process, per probe row, or per error code of a library; communicators and XIDs up to a
+    // configured bound; hardware attributes have one value per device or part of one.
     let bounded = [
         "error.type",
         "gen_ai.provider.name",

@@ -109,23 +109,23 @@ pub static RING: RingBuf = RingBuf::with_byte_size(4 * 1024 * 1024, 0);
 
 // Zeroed values for new map entries: too large for a program's stack.
 
-/// Zeroed [`ProcessFold`].
+/// A zeroed [`ProcessFold`], from which map entries are created.
 #[map]
 pub static NEW_PROCESS: Array<ProcessFold> = Array::with_max_entries(1, 0);
 
-/// Zeroed [`StreamFold`].
+/// A zeroed [`StreamFold`], from which map entries are created.
 #[map]
 pub static NEW_STREAM: Array<StreamFold> = Array::with_max_entries(1, 0);
 
-/// Zeroed [`OperationFold`].
+/// A zeroed [`OperationFold`], from which map entries are created.
 #[map]
 pub static NEW_DURATIONS: Array<OperationFold> = Array::with_max_entries(1, 0);
 
-/// Zeroed [`ThreadFold`].
+/// A zeroed [`ThreadFold`], from which map entries are created.
 #[map]
 pub static NEW_THREAD: Array<ThreadFold> = Array::with_max_entries(1, 0);
 
-/// Zeroed [`Caller`].
+/// A zeroed [`Caller`], from which map entries are created.
 #[map]
 pub static NEW_CALLER: Array<Caller> = Array::with_max_entries(1, 0);
 

@@ -61,20 +61,20 @@ impl Stream<'_> {
         is_capturing(self.key, self.fold)
     }
 
-    /// [`StreamFold::join_capture`].
+    /// Calls [`StreamFold::join_capture`] on this stream.
     #[inline(always)]
     pub fn join_capture(&self, event: &Snapshot) {
         self.fold.join_capture(event);
         self.disarm();
     }
 
-    /// [`StreamFold::snapshot_capture`].
+    /// Calls [`StreamFold::snapshot_capture`] on this stream.
     #[inline(always)]
     pub fn snapshot_capture(&self, into: &Snapshot) {
         self.fold.snapshot_capture(self.key, into);
     }
 
-    /// [`StreamFold::snapshot`].
+    /// Calls [`StreamFold::snapshot`] on this stream.
     #[inline(always)]
     pub fn snapshot(&self, ns: u64, into: &Snapshot) {
         self.absorb();
@@ -97,33 +97,33 @@ impl Stream<'_> {
         self.fold.closes(snapshot)
     }
 
-    /// [`StreamFold::has_open_work`].
+    /// Calls [`StreamFold::has_open_work`] on this stream.
     #[inline(always)]
     pub fn has_open_work(&self) -> bool {
         self.absorb();
         self.fold.has_open_work()
     }
 
-    /// [`StreamFold::is_blocking`].
+    /// Calls [`StreamFold::is_blocking`] on this stream.
     #[inline(always)]
     pub fn is_blocking(&self) -> bool {
         self.fold.is_blocking(self.key)
     }
 
-    /// [`StreamFold::legacy`].
+    /// Calls [`StreamFold::legacy`] on this stream.
     #[inline(always)]
     pub fn legacy(&self, first: u64) -> StreamKey {
         self.fold.legacy(self.key, first)
     }
 
-    /// [`StreamFold::enqueued_by`].
+    /// Calls [`StreamFold::enqueued_by`] on this stream.
     #[inline(always)]
     pub fn enqueued_by(&self, tid: u32) -> u64 {
         self.absorb();
         self.fold.enqueued_by(tid)
     }
 
-    /// [`StreamFold::close`].
+    /// Calls [`StreamFold::close`] on this stream.
     #[inline(always)]
     pub fn close(&self, snapshot: &Snapshot, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         self.absorb();
@@ -131,7 +131,7 @@ impl Stream<'_> {
         self.disarm();
     }
 
-    /// [`StreamFold::finish`].
+    /// Calls [`StreamFold::finish`] on this stream.
     #[inline(always)]
     pub fn finish(&self, snapshot: &Snapshot, exit: &Stamp) {
         self.absorb();

@@ -27,7 +27,7 @@ impl Detail {
     pub const ALL: Detail = Detail(1);
     /// One in a hundred: the rate for processes without trouble.
     pub const HEALTHY: Detail = Detail(100);
-    /// Largest N.
+    /// Largest N of one call in N.
     pub const CALLS_MAX: u32 = (1 << (32 - flag::WEIGHT_AT)) - 1;
 
     /// Returns the rate of one in `calls`, at most [`Detail::CALLS_MAX`]; 0 disables.

@@ -102,7 +102,7 @@ pub struct StreamFold {
     exit: Mark,
     /// Enqueues at the return of the previous sync call.
     seen: AtomicU64,
-    /// Steps closed.
+    /// Number of closed steps.
     sequence: AtomicU64,
     /// Time of the first use, ns.
     born_ns: AtomicU64,

@@ -79,7 +79,7 @@ impl WaitedStreams {
         matches!(slot, Placement::Evict(_))
     }
 
-    /// Copies `other`.
+    /// Replaces the values by those of `other`.
     #[inline(always)]
     pub fn copy(&self, other: &WaitedStreams) {
         for (to, from) in self.0.iter().zip(&other.0) {

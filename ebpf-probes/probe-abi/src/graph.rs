@@ -56,7 +56,7 @@ impl Contents {
         self.unknown.store(1, Relaxed);
     }
 
-    /// Copies `other`.
+    /// Replaces the values by those of `other`.
     #[inline(always)]
     pub fn copy(&self, other: &Contents) {
         for (to, from) in self.fields().into_iter().zip(other.fields()) {

@@ -156,15 +156,15 @@ impl HotStream {
 pub struct HotProcess {
     /// Process id; 0 if the slot is free.
     pid: AtomicU64,
-    /// [`ProcessFold::folded`](crate::record::ProcessFold::folded).
+    /// Part of [`ProcessFold::folded`](crate::record::ProcessFold::folded).
     pub folded: AtomicU64,
-    /// [`ProcessFold::launches`](crate::record::ProcessFold::launches).
+    /// Part of [`ProcessFold::launches`](crate::record::ProcessFold::launches).
     pub launches: AtomicU64,
-    /// [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
+    /// Part of [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
     pub enqueues: AtomicU64,
-    /// [`ProcessFold::uses_collectives`](crate::record::ProcessFold::uses_collectives).
+    /// Part of [`ProcessFold::uses_collectives`](crate::record::ProcessFold::uses_collectives).
     pub uses_collectives: AtomicU64,
-    /// [`ProcessFold::calls`](crate::record::ProcessFold::calls).
+    /// Part of [`ProcessFold::calls`](crate::record::ProcessFold::calls).
     pub calls: [AtomicU64; ROWS],
 }
 

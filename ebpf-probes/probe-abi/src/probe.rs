@@ -179,7 +179,7 @@ pub enum DirectionSource {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum PointeeKind {
-    /// No memory.
+    /// No memory is read.
     None = 0,
     /// An `int`, 4 bytes.
     Int = 1,
@@ -267,7 +267,7 @@ pub struct ArgsSpec {
 }
 
 impl ArgsSpec {
-    /// No memory.
+    /// No memory is read.
     pub const NONE: ArgsSpec = ArgsSpec {
         arguments: 0,
         entry: Pointee::NONE,

@@ -22,9 +22,9 @@ pub const NOT_SEEN: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum RecordKind {
-    /// A [`StepRecord`].
+    /// Record with the layout of [`StepRecord`].
     Step = 1,
-    /// A [`CallRecord`].
+    /// Record with the layout of [`CallRecord`].
     Call = 2,
     /// A [`ProcessRecord`]: the first hit of a process.
     ProcessSeen = 3,
@@ -32,11 +32,11 @@ pub enum RecordKind {
     ProcessExec = 4,
     /// A [`ProcessRecord`]: the last thread of a process ended.
     ProcessExit = 5,
-    /// A [`ArgsRecord`].
+    /// Record with the layout of [`ArgsRecord`].
     Args = 6,
-    /// A [`LongArgsRecord`].
+    /// Record with the layout of [`LongArgsRecord`].
     LongArgs = 7,
-    /// A [`crate::context::ContextRecord`].
+    /// Record with the layout of [`crate::context::ContextRecord`].
     Context = 8,
 }
 
@@ -70,7 +70,7 @@ records! {
     $
     /// First fields of every record.
     pub struct Header {
-        /// A [`RecordKind`].
+        /// Number of a [`RecordKind`].
         pub kind: u16,
         /// Id of the row that caused the record; 0 for none.
         pub row: u16,

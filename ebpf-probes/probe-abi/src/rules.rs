@@ -24,7 +24,7 @@ pub const NON_BLOCKING: u64 = 1;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Enter {
-    /// No change.
+    /// The call does not change the fold.
     Nothing,
     /// Takes the frontier of the call's stream. The return ends the steps within it.
     AwaitStream,
@@ -50,7 +50,7 @@ pub enum Enter {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Leave {
-    /// No change.
+    /// The call does not change the fold.
     Nothing,
     /// Sets the thread's device.
     SetDevice,

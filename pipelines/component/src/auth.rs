@@ -1,7 +1,7 @@
-//! Who may send, and as whom we send: what an authenticating extension offers to receivers and exporters.
+//! Authentication by extensions, of requests to receivers and of requests by exporters.
 //!
-//! A [`ServerAuth`] looks at the headers of a request that came in; a [`ClientAuth`] names the headers that
-//! a request going out must carry. Which scheme that is, and where its secrets lie, is the extension's.
+//! A [`ServerAuth`] checks the headers of an incoming request; a [`ClientAuth`] returns the headers of an outgoing
+//! one. The extension determines the scheme and stores the secrets.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::context::{Context, Metadata};
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Identity(pub BTreeMap<String, String>);
 
-/// Why a request was not let in: the sentence for the sender, which names no secret.
+/// The reason why a request was refused, as a message for the sender, without secrets.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 #[error("{0}")]
 pub struct Unauthenticated(pub String);
 
-/// Checks requests that come in.
+/// Authenticates incoming requests.
 pub trait ServerAuth: Send + Sync {
-    /// Tells who sends a request with these headers, whose names are in lower case.
+    /// Returns the sender of a request with these headers, whose names are in lower case.
     fn authenticate(&self, headers: &Metadata) -> Result<Identity, Unauthenticated>;
 }
 
-/// Signs requests that go out.
+/// Adds credentials to outgoing requests.
 pub trait ClientAuth: Send + Sync {
     /// Returns the headers to set, with names in lower case, for data that arrived under `context`. On an error,
     /// which is logged, the request is not sent and may be retried.

@@ -19,11 +19,11 @@ pub struct Capabilities {
     pub server_auth: Option<Arc<dyn ServerAuth>>,
     /// Authenticates outgoing requests.
     pub client_auth: Option<Arc<dyn ClientAuth>>,
-    /// Stores state.
+    /// Storage of component state.
     pub storage: Option<Arc<dyn Storage>>,
 }
 
-/// Why an extension named by a component's configuration cannot be used.
+/// The reason why an extension named by a component's configuration cannot be used.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum HostError {
     /// The extension does not run.

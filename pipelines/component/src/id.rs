@@ -1,18 +1,18 @@
-//! The name of a component in a configuration: `type` or `type/name`.
+//! The id of a component in a configuration: `type` or `type/name`.
 
 use std::fmt;
 
-/// A component's id. Ordered by type, then name.
+/// The id of a component. Ordered by type, then name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ComponentId {
     kind: String,
     name: String,
 }
 
-/// Why a text is no component id.
+/// The reason why a text is not a component id.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum IdError {
-    /// There is nothing.
+    /// The id is empty.
     #[error("id must not be empty")]
     Empty,
     /// The part before the slash is missing.
@@ -34,7 +34,7 @@ pub enum IdError {
 }
 
 impl ComponentId {
-    /// Reads `type` or `type/name`, trimming white space around both.
+    /// Parses `type` or `type/name`, ignoring white space around both.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let (kind, name) = match text.split_once('/') {
             None => (text.trim(), None),
@@ -82,7 +82,7 @@ fn is_kind(kind: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    // The symbols of ASCII; those beyond it are let through.
+    // ASCII symbols are refused; other ones are accepted, as in the Collector.
     let is_symbol = |c: char| matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~');
     let is_wrong = |c: char| c.is_whitespace() || c.is_control() || is_symbol(c);
     (1..=1024).contains(&name.chars().count()) && !name.chars().any(is_wrong)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_type_and_perhaps_a_name() {
+    fn an_id_is_a_type_with_an_optional_name() {
         let id = ComponentId::parse(" otlp / second/one ").unwrap();
         assert_eq!(
             (id.kind(), id.name(), id.to_string().as_str()),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn invalid_ids_are_refused() {
         for bad in ["", "/x", "9p", "a b", "otlp/", "otlp/a b", "otlp/\u{7}", "otlp/a$b", "/"] {
             assert!(ComponentId::parse(bad).is_err(), "{bad:?}");
         }

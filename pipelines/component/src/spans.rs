@@ -55,9 +55,9 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// The wall time of the start.
     pub started_at: SystemTime,
-    /// The duration.
+    /// Time from the start to the end of the span.
     pub duration: Duration,
-    /// The attributes.
+    /// Attributes of the span.
     pub attributes: Vec<KeyValue>,
     /// The error, if the operation failed.
     pub error: Option<String>,
@@ -66,24 +66,24 @@ pub struct Span {
 /// A selection of the spans of a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Which {
-    /// Running spans.
+    /// Spans that have not ended.
     Running,
     /// Successful spans of the bucket with this index in [`LATENCIES`].
     Latency(usize),
-    /// Failed spans.
+    /// Spans that ended with an error.
     Failed,
 }
 
 /// The number of spans of one name since the first watcher.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
-    /// The name.
+    /// Name of the spans.
     pub name: Arc<str>,
-    /// Running spans.
+    /// Number of spans that have not ended.
     pub running: usize,
     /// Successful spans, by latency bucket.
     pub latencies: [u64; LATENCIES.len()],
-    /// Failed spans.
+    /// Number of spans that ended with an error.
     pub failed: u64,
 }
 

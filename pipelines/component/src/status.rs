@@ -41,13 +41,13 @@ pub struct PipelineInfo {
 /// One feature gate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct GateInfo {
-    /// The name.
+    /// Name of the feature gate.
     pub id: String,
     /// Whether the gate is enabled.
     pub is_on: bool,
     /// The stage, such as `Alpha`.
     pub stage: String,
-    /// The description.
+    /// Description of the effect.
     pub description: String,
 }
 

@@ -1,31 +1,30 @@
-//! A small durable place for a component's own state: what a storage extension offers to queues, baselines
-//! and recorders.
+//! Durable state of components, which a storage extension offers to queues, baselines and recorders.
 //!
-//! Keys and values are bytes to the storage; what they mean is the component's own. The writer knows,
-//! when the future is done, that the write is as durable as the extension was configured to make it.
+//! Keys and values are bytes, whose meaning only the component knows. A completed write is as durable as the
+//! extension is configured to be.
 
 use std::sync::Arc;
 
 use crate::{BoxFuture, ComponentId};
 
-/// The namespace of a component's state; no two components share one.
+/// The namespace of a component's state, which is unique.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Namespace {
     /// The kind of component: `exporter`, `receiver`.
     pub kind: &'static str,
-    /// Its id.
+    /// Id of the component.
     pub id: ComponentId,
-    /// Which of its states, such as the signal of a queue.
+    /// Name of the state, such as the signal of a queue.
     pub name: String,
 }
 
-/// Why state could not be read or written.
+/// The reason why state could not be read or written.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum StorageError {
-    /// There is no room: on the disk, or within the configured size. There may be later.
+    /// The disk or the configured size is exhausted. A later write may succeed.
     #[error("storage is full: {0}")]
     Full(String),
-    /// The storage was closed, since the collector stops.
+    /// The storage was closed because the collector stops.
     #[error("storage is closed")]
     Closed,
     /// The storage cannot be used.
@@ -33,14 +32,14 @@ pub enum StorageError {
     Failed(String),
 }
 
-/// One step of a batch.
+/// An operation of a batch.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operation {
     /// Reads a key.
     Get(String),
     /// Writes a key.
     Set(String, Vec<u8>),
-    /// Removes a key, which need not be there.
+    /// Removes a key, which may be absent.
     Delete(String),
 }
 
@@ -52,7 +51,7 @@ pub trait Storage: Send + Sync {
 
 /// The state of one component.
 pub trait StorageClient: Send + Sync {
-    /// Does all of the steps, in order, or none: after a crash either all or none of its writes are seen.
-    /// Returns one entry per step: what a [`Operation::Get`] found, nothing for the others.
+    /// Runs all operations in order and atomically: after a crash either all or none of its writes are visible.
+    /// Returns one entry per operation: the value found by a [`Operation::Get`], `None` for the others.
     fn batch(&self, steps: Vec<Operation>) -> BoxFuture<'_, Result<Vec<Option<Vec<u8>>>, StorageError>>;
 }

@@ -39,7 +39,7 @@ impl fmt::Display for Position {
 /// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The value.
+    /// The value itself.
     pub value: Value,
     /// The original text of a value that was expanded from a reference such as `${env:NAME}`: string fields use the
     /// text, other types the value.

@@ -20,7 +20,7 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
 };
 
 config::section! {
-    /// What the user writes: nothing.
+    /// The section of the connector, which has no keys.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct ForwardConfig {
     }

@@ -23,7 +23,7 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
 };
 
 config::section! {
-    /// What the user writes: nothing.
+    /// The section of the exporter, which has no keys.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct NopConfig {
     }

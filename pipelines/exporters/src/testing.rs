@@ -97,7 +97,7 @@ fn map(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs.iter().map(|(k, v)| (HeaderName::from_static(k), HeaderValue::from_str(v).unwrap())).collect()
 }
 
-/// The server.
+/// A server with scripted responses.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,

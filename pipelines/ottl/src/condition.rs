@@ -10,13 +10,13 @@ use pdata::{ItemKind, ItemRef, Origin};
 use crate::path::{self, Path};
 use crate::tokens::{Token, Tokens};
 
-/// Why a text is not a supported condition.
+/// The reason why a text is not a supported condition.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum ConditionError {
     /// The text ends where more is required.
     #[error("condition {text:?} ends too early: expected {expected}")]
     Incomplete {
-        /// The condition.
+        /// Text of the condition.
         text: String,
         /// What may follow.
         expected: String,
@@ -24,7 +24,7 @@ pub enum ConditionError {
     /// The text contains something else than what is required at a position.
     #[error("condition {text:?} is not supported at {rest:?}: expected {expected}")]
     Unsupported {
-        /// The condition.
+        /// Text of the condition.
         text: String,
         /// The condition from the unsupported position on.
         rest: String,

@@ -1,6 +1,6 @@
 //! The tokens of a condition.
 
-/// A token.
+/// A token of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token<'a> {
     /// A name, which may contain dots.

@@ -15,7 +15,7 @@ use crate::shape::{Group, Telemetry};
 use crate::wire::{self, WireError};
 use crate::{Signal, with_payload, with_points};
 
-/// Why bytes are not data of a signal.
+/// The reason why bytes are not data of a signal.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum DataError {
     /// The bytes are not a valid OTLP message of logs, metrics or traces.

@@ -9,7 +9,7 @@ mod schema;
 use crate::Signal;
 use schema::{Kind, Schema};
 
-/// Why bytes are not a valid message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum WireError {
     /// A varint is incomplete or longer than 64 bits.

@@ -26,7 +26,7 @@ pub struct Family {
 pub enum Kind {
     /// Numbers that only increase.
     Counter,
-    /// Any numbers.
+    /// Numbers that increase and decrease.
     Gauge,
     /// Counts of values per bucket.
     Histogram,
@@ -37,7 +37,7 @@ pub enum Kind {
 /// A measured value with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The labels.
+    /// Labels of the sample.
     pub labels: Labels,
     /// The measured value.
     pub value: Measured,

@@ -8,7 +8,7 @@ use crate::{Families, Family, Kind, Labels, Measured};
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TextFormat {
-    /// `text/plain; version=0.0.4`
+    /// The format `text/plain; version=0.0.4`.
     Text,
     /// `application/openmetrics-text; version=1.0.0`, in which counters are called `_total`.
     OpenMetrics,

@@ -1,4 +1,5 @@
-//! When a file is made smaller: redb gives room back to itself, never to the disk, until it is compacted.
+//! Compaction of database files. redb reuses free pages of a file, and returns them to the disk only when the file
+//! is compacted.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,14 +29,14 @@ config::section! {
     }
 }
 
-/// The rule of `on_rebound`: large once, holding little now.
+/// The rule of `on_rebound`: a file is compacted if it is large and most of it is free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rebound {
-    /// How large a file must be, in bytes.
+    /// Size above which a file may be compacted, in bytes.
     pub(crate) needed_bytes: u64,
-    /// What it must hold less than, in bytes.
+    /// Size of the stored data below which a file is compacted, in bytes.
     pub(crate) trigger_bytes: u64,
-    /// How often the sizes are looked at.
+    /// Interval at which the sizes are checked.
     pub(crate) every: Duration,
 }
 
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_rebounds_when_it_was_large_and_holds_little() {
+    fn large_and_mostly_free_files_are_compacted() {
         let config = CompactionConfig { on_rebound: true, ..CompactionConfig::default() };
         let rule = Rebound::of(&config).unwrap();
         for (file_mib, stored_mib, want) in [(101, 9, true), (100, 9, false), (101, 10, false)] {

@@ -59,7 +59,7 @@ impl Counts {
     }
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

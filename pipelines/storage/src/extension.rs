@@ -1,4 +1,4 @@
-//! `file_storage`: the extension that keeps the state of components in files of one directory.
+//! `file_storage`: the extension that stores the state of components in files of one directory.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -35,7 +35,7 @@ compaction:
     build,
 };
 
-/// How long a stop waits for files to be closed; what was acknowledged is safe without that.
+/// Time limit for closing files on stop. Acknowledged data is safe even if it passes.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 config::section! {
@@ -128,7 +128,7 @@ impl Extension for FileStorage {
     }
 }
 
-/// Makes the directory with a mode, or says what is wrong with it.
+/// Creates the directory with these permissions; returns an error message on failure.
 fn prepare(directory: &Path, mode: Option<u32>) -> Result<(), String> {
     let shown = directory.display();
     if let Some(mode) = mode {

@@ -1,4 +1,4 @@
-//! The section `auth`: which extension checks the requests that come in, or signs those that go out.
+//! The section `auth`: the extension that authenticates incoming requests or adds credentials to outgoing ones.
 
 use component::ComponentId;
 use component::context::Metadata;
@@ -13,7 +13,7 @@ config::section! {
         pub authenticator: String,
     }
 
-    /// The section `auth` of a server that speaks HTTP.
+    /// The section `auth` of an HTTP server.
     #[derive(Clone, Debug, PartialEq)]
     pub struct HttpAuthConfig {
         /// Id of the authentication extension, such as `basic_auth`.

@@ -178,7 +178,7 @@ pub fn add_headers(into: &mut HeaderMap, from: &Headers, kind: &str, problems: &
     }
 }
 
-/// Returns a header as it is sent; none where its name or value cannot be sent.
+/// Returns a header in the form in which it is sent; `None` if its name or value is invalid.
 pub fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
 }

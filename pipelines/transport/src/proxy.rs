@@ -1,5 +1,5 @@
-//! Which connections go through a proxy: what `proxy_url` says, else what the environment says in
-//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, as Go does; nothing on this machine itself is ever proxied.
+//! The choice of a proxy for a connection: that of `proxy_url`, otherwise those of the environment variables
+//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, as in Go. Connections to this machine never use a proxy.
 
 use std::io;
 use std::net::IpAddr;

@@ -79,7 +79,7 @@ impl ConfigArgs {
     }
 }
 
-/// What to try without a configuration.
+/// Commands that run without a configuration.
 const NEXT_STEPS: &str = "\n  warptap demo             shows slow steps of a simulated inference server\n  \
     warptap check            checks that this machine can run the gpu receiver\n  \
     warptap --config FILE    runs a configuration; config-examples/quick-start.yaml is a small one\n  \

@@ -26,7 +26,7 @@ pub struct Collector {
 /// Maximum time to send the remaining internal telemetry, after all components have stopped.
 const TELEMETRY_STOP_MAX: Duration = Duration::from_secs(5);
 
-/// Why a reload failed.
+/// The reason why a reload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The new configuration is invalid. The collector is unchanged.

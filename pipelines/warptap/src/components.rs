@@ -6,7 +6,7 @@ use component::{
 
 use crate::graph::Factories;
 
-/// The connectors.
+/// The connectors of this binary.
 pub const CONNECTORS: &[ConnectorFactory] = connectors::CONNECTORS;
 
 /// The extensions, sorted by type.
@@ -22,10 +22,10 @@ const GPU: ReceiverFactory = gpu::factory(|context, section| gpu::build(context,
 /// The receivers, sorted by type.
 pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, GPU, nvml::FACTORY, otlp_receiver::FACTORY];
 
-/// The processors.
+/// The processors of this binary.
 pub const PROCESSORS: &[ProcessorFactory] = processors::PROCESSORS;
 
-/// The exporters.
+/// The exporters of this binary.
 pub const EXPORTERS: &[ExporterFactory] = exporters::EXPORTERS;
 
 /// Returns sorted `rows` with one more row.

@@ -29,7 +29,7 @@ use meters::Meters;
 pub use otlp::OtlpError;
 use push::{MetricsPush, SpansPush};
 
-/// Why internal telemetry could not be set up. Each message is complete; `source()` is none.
+/// The reason why internal telemetry could not be set up. Each message is complete; `source()` is none.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log could not be opened.
@@ -40,7 +40,7 @@ pub enum TelemetryError {
     Listen {
         /// The configured address.
         endpoint: String,
-        /// Why it could not be bound.
+        /// The reason why it could not be bound.
         reason: transport::listen::ListenError,
     },
     /// An exporter could not be created.
@@ -48,7 +48,7 @@ pub enum TelemetryError {
     Exporter {
         /// The signal it exports.
         signal: &'static str,
-        /// Why it could not be created.
+        /// The reason why it could not be created.
         reason: OtlpError,
     },
     /// A reader of another temporality than cumulative can only be added at the start.

@@ -58,7 +58,7 @@ macro_rules! fields {
             };
         )*)*
 
-        /// All fields.
+        /// All fields of the structs.
         pub const FIELDS: &[StructField] = &[$($($field),*),*];
     };
 }

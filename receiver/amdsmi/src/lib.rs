@@ -20,7 +20,7 @@ use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use layout::{FIELDS, Place, StructField, VERSIONS};
 pub use session::AmdsmiLibrary;
 
-/// The vendor.
+/// Names of the vendor and of its driver.
 pub const VENDOR: Vendor = Vendor {
     name: "AMD",
     receiver: "amdsmi",

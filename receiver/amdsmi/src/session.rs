@@ -30,7 +30,7 @@ const PATHS: [&str; 5] = [
     "/opt/rocm/lib/libamd_smi.so",
 ];
 
-/// AMD's library.
+/// The library of AMD's driver, by its possible paths.
 #[derive(Clone, Debug)]
 pub struct AmdsmiLibrary {
     /// File names for the loader, or paths; the first that exists is used.

@@ -16,7 +16,7 @@ use zerocopy::transmute;
 
 use crate::kernel::{COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, PROCESS_WORDS, Words};
 
-/// One process's share of the account.
+/// The counters of one process for the check that every hit has a fate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Share {
     /// Calls seen to begin.
@@ -33,7 +33,7 @@ impl Share {
     }
 }
 
-/// Counters of a process: its fold, and its slot in the array of hot processes where it has one.
+/// Counters of a process: its fold, and its slot in the array of hot processes if it has one.
 struct Fold {
     fold: ProcessFold,
     hot: Option<HotProcess>,
@@ -91,7 +91,7 @@ fn hot_durations(kernel: &Kernel, key: &OperationKey) -> Option<HotDurations> {
     hot.is_of(key).then_some(hot)
 }
 
-/// Removes the fold of a process that ended, and frees its slot. Returns false where it had no fold.
+/// Removes the fold of a process that ended, and frees its slot. Returns false if it had no fold.
 pub fn remove(kernel: &mut Kernel, pid: u32) -> bool {
     // The fold first: no new fold is made while the slot is taken.
     let had = kernel.processes.remove(&pid).is_ok();

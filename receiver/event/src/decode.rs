@@ -24,12 +24,12 @@ pub struct ProcessChange {
     pub status: ExitStatus,
 }
 
-/// One record.
+/// A decoded ring record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// A step.
+    /// The end of a step.
     Step(StepRecord),
-    /// A call.
+    /// A call without its arguments.
     Call(CallRecord),
     /// A change of a process.
     Process(ProcessChange),
@@ -48,7 +48,7 @@ pub enum DecodeError {
     /// The kind's struct has another size.
     #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
     Length {
-        /// The kind.
+        /// Number of the kind in the record.
         kind: u16,
         /// Length of the record.
         bytes: usize,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn invalid_records_are_refused() {
         assert_eq!(decode(b""), Err(DecodeError::Kind(0)));
         assert_eq!(decode(&[9; 40]), Err(DecodeError::Kind(0x0909)));
         let mut short = vec![0u8; 71];

@@ -3,7 +3,8 @@
 //! A driver is polled, so that [`Clocks`] are of the time between two samples: for each reason the time as counted by
 //! the driver or, without a counter, the whole time if the reason was present at the first sample.
 
-/// Why clocks are reduced: NVML's clock event reasons and two of AMD's. Low clocks of an idle device have no reason.
+/// The reason why clocks are reduced: NVML's clock event reasons and two of AMD's. Low clocks of an idle device have
+/// no reason.
 pub use semconv::value::GpuHardwareThrottleReason as ThrottleReason;
 
 /// A GPU and the processes that use it.
@@ -28,7 +29,7 @@ pub struct Clocks {
     pub from_ns: u64,
     /// Time of the second sample.
     pub to_ns: u64,
-    /// The [`Device::index`].
+    /// Number of the device, a [`Device::index`].
     pub device: u32,
     /// Times greater than 0 by reason, sorted.
     pub throttled: Vec<ThrottleTime>,
@@ -37,7 +38,7 @@ pub struct Clocks {
 /// The time for which one reason reduced the clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ThrottleTime {
-    /// The reason.
+    /// Reason for which clocks were throttled.
     pub reason: ThrottleReason,
     /// The time, ns; its position between the samples is unknown.
     pub ns: u64,

@@ -44,7 +44,7 @@ pub enum Event {
     LauncherEnv(Box<LauncherEnv>),
     /// A process exited or executed another program. Follows its last [`Event::Operation`]s.
     Exit {
-        /// The process.
+        /// Identity of the process.
         process: ProcessId,
         /// When it ended.
         at_ns: u64,
@@ -73,7 +73,7 @@ pub enum Event {
     Lost {
         /// When the drops were noticed.
         at_ns: u64,
-        /// Why they were dropped.
+        /// The reason why they were dropped.
         reason: DropReason,
         /// Number of dropped records or calls.
         count: u64,
@@ -90,9 +90,9 @@ pub enum Event {
 pub struct UnderWay {
     /// When it was sampled.
     pub at_ns: u64,
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
-    /// The thread.
+    /// Id of the calling thread.
     pub tid: u32,
     /// Id of the probe row in [`probe_abi::PROBES`].
     pub row: u16,
@@ -103,7 +103,7 @@ pub struct UnderWay {
 /// Environment variables by which a launcher (torchrun, mpirun, srun) sets the rank of a process in its job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LauncherEnv {
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
     /// When they were read.
     pub at_ns: u64,
@@ -135,11 +135,11 @@ pub struct ClockOffsets {
 pub struct OperationTotal {
     /// When they were read.
     pub at_ns: u64,
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
     /// Id of the probe row in [`probe_abi::PROBES`].
     pub row: u16,
-    /// Calls entered.
+    /// Number of calls that were entered.
     pub calls: u64,
     /// Calls returned; 0 for functions that are counted and not timed.
     pub returned: u64,

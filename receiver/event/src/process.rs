@@ -20,7 +20,7 @@ impl From<&Header> for ProcessId {
 /// The description of a process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessInfo {
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
     /// When it was described.
     pub at_ns: u64,

@@ -25,7 +25,7 @@ pub(crate) struct Account {
     pub(crate) probes: Option<Probes>,
     /// Lost records reported by events, in the order of [`DropReason::ALL`].
     pub(crate) lost: [u64; DropReason::ALL.len()],
-    /// Evicted processes.
+    /// Number of evicted processes.
     pub(crate) evicted: u64,
     /// Overflow series of processes that ended since the last collection.
     pub(crate) overflowed: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Account {
     pub(crate) suppressed: u64,
     /// Failed allocations with suppressed log records.
     pub(crate) suppressed_failures: u64,
-    /// Untracked allocations.
+    /// Number of untracked allocations.
     pub(crate) untracked: u64,
     /// Events of ended processes.
     pub(crate) orphaned: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Account {
 pub(crate) struct SuppressedCounts {
     /// Ranks in the overflow series.
     pub(crate) folded: u64,
-    /// Log records.
+    /// Number of suppressed log records.
     pub(crate) suppressed_logs: u64,
     /// Untraced participations in collectives.
     pub(crate) untraced: u64,

@@ -28,11 +28,11 @@ pub enum Relation {
     /// A child of a sampled span, linked to any other.
     #[default]
     Auto,
-    /// A child.
+    /// A child of the span, sampled or not.
     Child,
-    /// Linked.
+    /// Linked to the span.
     Link,
-    /// Unrelated.
+    /// Unrelated to the span.
     None,
 }
 

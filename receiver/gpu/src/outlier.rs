@@ -31,7 +31,7 @@ pub(crate) use calls::Inside;
 #[derive(Debug)]
 pub(crate) struct Outlier<'a> {
     pub(crate) step: &'a Step,
-    /// The baseline.
+    /// Baseline that the step exceeded.
     pub(crate) level: BaselineLevel,
     pub(crate) vendor: GpuApiVendor,
     pub(crate) model: Option<&'a str>,

@@ -24,7 +24,7 @@ const THROTTLED_NS_MAX: u64 = 60_000_000_000;
 pub(crate) struct Sum {
     /// Start time, ns since 1970.
     pub(crate) start: u64,
-    /// Latest value.
+    /// Value of the latest poll.
     pub(crate) last: u64,
 }
 

@@ -27,7 +27,7 @@ pub struct Vendor {
     pub reasons: &'static [Reason],
 }
 
-/// Why a query has no value.
+/// The reason why a query has no value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The query does not exist for this driver, or was not part of this poll.
@@ -99,7 +99,7 @@ impl Process {
 /// The values of one device at one poll.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The device.
+    /// Identity of the device.
     pub identity: Identity,
     /// The result of each query, in the order of [`DriverQuery::ALL`].
     pub values: [Result<u64, Fault>; QUERY_COUNT],

@@ -59,7 +59,7 @@ pub(crate) struct Poller {
     pub(crate) sender: BatchSender,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) host: Host,
-    /// Why there is no driver, as last logged.
+    /// The reason why there is no driver, as last logged.
     pub(crate) absent: Option<Fault>,
 }
 

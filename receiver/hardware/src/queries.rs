@@ -161,7 +161,7 @@ impl Scale {
 /// The metric that a value is mapped to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mapping {
-    /// A gauge.
+    /// A gauge metric, and the scale of its values.
     Gauge(semconv::Gauge, Scale),
     /// A monotonic floating-point sum.
     Amount(semconv::Counter, Scale),

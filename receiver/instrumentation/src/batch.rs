@@ -13,7 +13,7 @@ use crate::records::Records;
 /// Telemetry of one signal, ready for a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// The telemetry.
+    /// Telemetry of the batch.
     pub data: Data,
     /// True if a later batch repeats the points, so that this one may be dropped.
     pub is_repeated: bool,

@@ -49,11 +49,11 @@ pub enum Backpressure {
 /// Numbers of items that were dropped because no pipeline accepted them, by signal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct DroppedItems {
-    /// Log records.
+    /// Number of dropped log records.
     pub logs: u64,
     /// Last points of processes that have ended.
     pub metrics: u64,
-    /// Spans.
+    /// Number of dropped spans.
     pub traces: u64,
 }
 

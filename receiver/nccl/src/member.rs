@@ -14,9 +14,9 @@ use crate::slab::Key;
 /// Reason for the end of a rank.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RankEnd {
-    /// `ncclCommDestroy`.
+    /// A call of `ncclCommDestroy`.
     Destroyed,
-    /// `ncclCommAbort`.
+    /// A call of `ncclCommAbort`.
     Aborted,
     /// Its process exited, with this code if it was seen.
     Exited(Option<u8>),

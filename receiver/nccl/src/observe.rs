@@ -70,7 +70,7 @@ pub struct NcclCall {
     pub entry_ns: u64,
     /// Duration, ns.
     pub duration_ns: u64,
-    /// `ncclResult_t`.
+    /// Result, an `ncclResult_t`.
     pub result: u32,
     /// Current device of the thread by its number in the process; -1 if unknown.
     pub device: i32,
@@ -127,7 +127,7 @@ pub enum Function {
         /// The devices that were read; empty for a NULL argument: then the device is the rank.
         devices: Vec<i32>,
     },
-    /// `ncclCommSplit`.
+    /// A call of `ncclCommSplit`.
     Split {
         /// Handle of the parent.
         parent: u64,
@@ -162,36 +162,36 @@ pub enum Function {
     },
     /// Value at an [`Out`] without handle, read after its group ended; not an NCCL function.
     Written(Out),
-    /// `ncclCommFinalize`.
+    /// A call of `ncclCommFinalize`.
     Finalize {
         /// Handle of the communicator.
         comm: u64,
     },
-    /// `ncclCommDestroy`.
+    /// A call of `ncclCommDestroy`.
     Destroy {
         /// Handle of the communicator.
         comm: u64,
     },
-    /// `ncclCommAbort`.
+    /// A call of `ncclCommAbort`.
     Abort {
         /// Handle of the communicator.
         comm: u64,
     },
-    /// `ncclCommCount`.
+    /// A call of `ncclCommCount`.
     Count {
         /// Handle of the communicator.
         comm: u64,
         /// Number of ranks that it wrote.
         value: i32,
     },
-    /// `ncclCommUserRank`.
+    /// A call of `ncclCommUserRank`.
     UserRank {
         /// Handle of the communicator.
         comm: u64,
         /// Rank number that it wrote.
         value: i32,
     },
-    /// `ncclCommCuDevice`.
+    /// A call of `ncclCommCuDevice`.
     CuDevice {
         /// Handle of the communicator.
         comm: u64,
@@ -200,9 +200,9 @@ pub enum Function {
     },
     /// An operation that moves data.
     Operation(Arguments),
-    /// `ncclGroupStart`.
+    /// A call of `ncclGroupStart`.
     GroupStart,
-    /// `ncclGroupEnd`.
+    /// A call of `ncclGroupEnd`.
     GroupEnd,
 }
 
@@ -217,7 +217,7 @@ pub struct Arguments {
     pub stream: StreamKey,
     /// Number of elements, as the function counts them.
     pub count: u64,
-    /// `ncclDataType_t`.
+    /// Data type, an `ncclDataType_t`.
     pub datatype: u32,
     /// `ncclRedOp_t`; 0 if the operation has none.
     pub reduction: u32,
@@ -265,9 +265,9 @@ pub enum StreamAction {
     Record(u64, StreamKey),
     /// `cudaStreamWaitEvent`: stream, event.
     WaitEvent(StreamKey, u64),
-    /// `cudaStreamBeginCapture`.
+    /// A call of `cudaStreamBeginCapture`.
     BeginCapture(StreamKey),
-    /// `cudaStreamEndCapture`.
+    /// A call of `cudaStreamEndCapture`.
     EndCapture(StreamKey),
     /// `cudaStreamDestroy`: enqueued work continues, but no later call can wait for the stream.
     DestroyStream(StreamKey),

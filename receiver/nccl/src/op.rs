@@ -6,9 +6,9 @@ use crate::operation::{Operation, payload_bytes};
 /// An operation that a rank enqueued.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Op {
-    /// The operation.
+    /// Kind of the operation.
     pub operation: Operation,
-    /// `ncclDataType_t`.
+    /// Data type, an `ncclDataType_t`.
     pub datatype: u32,
     /// `ncclRedOp_t`; 0 where the operation has none.
     pub reduction: u32,

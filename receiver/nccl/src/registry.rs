@@ -19,7 +19,7 @@ use crate::tally::Tally;
 /// Maximum number of communicators with an unwritten handle; the oldest is evicted and counted.
 const UNWRITTEN_MAX: usize = 1024;
 
-/// Receives findings.
+/// A function that is called with each finding.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Finding);
 
 /// A communicator whose handle is not written yet.

@@ -17,7 +17,7 @@ use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::NvmlLibrary;
 
-/// The vendor.
+/// Names of the vendor and of its driver.
 pub const VENDOR: Vendor = Vendor {
     name: "NVIDIA",
     receiver: "nvml",

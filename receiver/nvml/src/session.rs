@@ -18,7 +18,7 @@ use crate::events::Events;
 use crate::fault::{fault, lost};
 use crate::query::{instances, read, read_clocks};
 
-/// NVIDIA's library.
+/// The library of NVIDIA's driver.
 #[derive(Clone, Debug)]
 pub struct NvmlLibrary {
     /// File name for the loader, or a path.

@@ -9,7 +9,7 @@ use semconv::{attribute, event};
 /// The likely origin of an XID.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Blame {
-    /// The program.
+    /// A fault of the program.
     Program,
     /// The device, its memory, its links or its driver.
     Device,

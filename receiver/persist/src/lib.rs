@@ -108,7 +108,7 @@ impl DropCounters {
 /// The component that persists records and the storage extension that it uses.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The receiver.
+    /// Id of the receiver.
     pub receiver: ComponentId,
     /// The storage extension.
     pub storage: ComponentId,

@@ -33,7 +33,7 @@ pub const LIST_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Architecture {
-    /// Another architecture.
+    /// An unknown architecture.
     #[default]
     Unknown = 0,
     /// x86-64.

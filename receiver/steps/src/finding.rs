@@ -13,7 +13,7 @@ use crate::phase::Phase;
 use crate::shape::StepWork;
 use crate::throttling::ThrottleShares;
 
-/// One finding.
+/// A finding about the steps of a process.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -67,7 +67,7 @@ pub struct Increase {
 pub struct Step {
     /// The id on every signal about it.
     pub id: EventId,
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
     /// The stream with most of the work: a small number, constant while the stream is remembered.
     pub stream: u32,
@@ -104,7 +104,7 @@ pub struct Step {
     pub is_start_known: bool,
     /// True if no sync call ended it, but the end of its stream, process or source. Such a step is never judged.
     pub is_unfinished: bool,
-    /// The phase.
+    /// Inferred phase of the step.
     pub phase: Phase,
     /// The confidence in the phase, 0 to 1.
     pub confidence: f64,
@@ -129,7 +129,7 @@ pub struct Step {
 /// The GPU that a step ran on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
-    /// `GPU-<uuid>`.
+    /// Id of the GPU, `GPU-<uuid>`.
     pub id: String,
     /// The driver's index.
     pub index: u32,
@@ -140,7 +140,7 @@ pub struct Gpu {
 /// The time of a step in which one reason throttled the clocks of its GPU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Throttled {
-    /// The reason.
+    /// Reason for which clocks were throttled.
     pub reason: ThrottleReason,
     /// Estimate from periodic samples, ns.
     pub ns: u64,
@@ -184,9 +184,9 @@ impl Step {
 /// A lasting change of a baseline: later steps are compared with a baseline that is learnt from the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BaselineShift {
-    /// The process.
+    /// Identity of the process.
     pub process: ProcessId,
-    /// The phase.
+    /// Inferred phase of the step.
     pub phase: Phase,
     /// When the step that completed the change ended.
     pub at_ns: u64,
@@ -201,7 +201,7 @@ pub struct BaselineShift {
 pub struct StepTally {
     /// Segments received. Each is in exactly one step, or counted by `leftover`.
     pub segments: u64,
-    /// Steps judged.
+    /// Number of steps compared with a baseline.
     pub steps: u64,
     /// Segments after the first of their step.
     pub joined: u64,
@@ -209,7 +209,7 @@ pub struct StepTally {
     pub leftover: u64,
     /// Segments whose records were lost: gaps between the sequence numbers of a stream.
     pub missed: u64,
-    /// Streams evicted.
+    /// Number of evicted streams.
     pub streams_evicted: u64,
     /// Clusters of shapes evicted.
     pub clusters_evicted: u64,
@@ -217,7 +217,7 @@ pub struct StepTally {
     pub classes_evicted: u64,
     /// Baselines evicted, of workloads with and without a running process.
     pub baselines_evicted: u64,
-    /// Processes evicted.
+    /// Number of evicted processes.
     pub processes_evicted: u64,
 }
 

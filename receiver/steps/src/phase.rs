@@ -19,7 +19,7 @@ pub(crate) const CONFIDENCE_MIN: f64 = 0.6;
 /// A phase with a confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseLabel {
-    /// The phase.
+    /// Inferred phase of the step.
     pub phase: Phase,
     /// The estimated probability that the phase is right; 0 without evidence.
     pub confidence: f64,
@@ -35,7 +35,7 @@ pub enum Classifier {
     /// Compares the steps of a stream with each other.
     #[default]
     Adaptive,
-    /// Applies thresholds.
+    /// Compares a step with thresholds.
     Rules(Rules),
 }
 

@@ -54,11 +54,11 @@ impl Default for Limits {
 /// A time range labelled by the program: `ProfilerStep#3`, `execute_context_1(888)_generation_0(0)`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Annotation {
-    /// The label.
+    /// Text of the label.
     pub name: String,
-    /// The process.
+    /// Process id in the trace.
     pub pid: u32,
-    /// The thread.
+    /// Thread id in the trace.
     pub tid: u32,
     /// Start, on the clock of [`Call::entry_ns`].
     pub start_ns: u64,
@@ -139,21 +139,21 @@ pub enum TraceError {
     TooDeep {
         /// Offset after decompression.
         offset: u64,
-        /// Maximum depth.
+        /// Maximum depth of nested values.
         limit: usize,
     },
     /// The trace has more bytes than [`Limits::bytes`].
     #[error("longer than {limit} bytes after decompression")]
     TooLong {
-        /// The limit.
+        /// Limit that was exceeded.
         limit: u64,
     },
     /// The trace has more items than [`Limits`] allows.
     #[error("more than {limit} {what}: trace fewer steps at a time")]
     TooMany {
-        /// The items.
+        /// Name of the limited items.
         what: &'static str,
-        /// The limit.
+        /// Limit that was exceeded.
         limit: usize,
     },
     /// The document is not a profiler trace.

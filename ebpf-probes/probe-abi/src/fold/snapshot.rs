@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub epoch: AtomicU64,
     /// Enqueues at the entry of the wait.
     pub entered: AtomicU64,
-    /// The counters.
+    /// Counters of the stream at that time.
     pub work: [AtomicU64; COUNTERS],
 }
 
@@ -57,7 +57,7 @@ impl Snapshot {
         self.work[0].store(0, Relaxed);
     }
 
-    /// Copies `other`.
+    /// Replaces the values by those of `other`.
     #[inline(always)]
     pub fn copy(&self, other: &Snapshot) {
         let to = [&self.tid, &self.stream, &self.born_ns, &self.ns, &self.epoch, &self.entered];

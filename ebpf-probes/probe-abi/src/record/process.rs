@@ -79,8 +79,8 @@ impl ProcessFold {
 pub struct ActiveStream {
     /// 1 if the slot is in use.
     pub taken: AtomicU64,
-    /// [`StreamKey::tid`].
+    /// Value of [`StreamKey::tid`].
     pub tid: AtomicU64,
-    /// [`StreamKey::stream`].
+    /// Value of [`StreamKey::stream`].
     pub stream: AtomicU64,
 }

@@ -104,7 +104,7 @@ fn names_and_running_spans_are_bounded() {
 }
 
 #[test]
-fn a_bucket_begins_where_it_says() {
+fn buckets_begin_at_their_lower_bound() {
     for (micros, want) in [(0, 0), (9, 0), (10, 1), (999, 2), (1_000, 3), (99_999_999, 7), (u64::MAX, 8)] {
         assert_eq!(bucket(Duration::from_micros(micros)), want, "{micros} us");
     }

@@ -16,7 +16,7 @@ type Answer = Result<(), Refused>;
 /// A batch that a [`Sink`] received.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The batch.
+    /// Received data.
     pub data: Data,
     /// The context of the request.
     pub context: Context,

@@ -61,7 +61,7 @@ config::section! {
 pub type CountedMetrics = BTreeMap<String, Optional<CountOf>>;
 
 config::section! {
-    /// A count.
+    /// Definition of one count.
     #[derive(Clone, Debug)]
     pub struct CountOf {
         /// Description of the metric.

@@ -78,7 +78,7 @@ fn counts_are_deltas_with_the_resource_of_the_items() {
 }
 
 #[test]
-fn what_was_not_counted_makes_no_metric_and_no_batch() {
+fn counts_of_zero_send_nothing() {
     let empty = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[]}]}]}"#;
     assert!(pass(&FACTORY, "{}", (Signal::Logs, Signal::Metrics), empty).is_empty());
 }
@@ -101,7 +101,7 @@ fn counts_are_grouped_by_attributes() {
 }
 
 #[test]
-fn conditions_say_what_is_counted() {
+fn conditions_select_counted_items() {
     for (signal, section, conditions, want) in [
         (Signal::Logs, "logs", r#"["severity_number >= SEVERITY_NUMBER_ERROR"]"#, 2),
         (Signal::Logs, "logs", r#"["log.severity_text == \"INFO\""]"#, 1),

@@ -180,7 +180,7 @@ async fn a_missing_ca_file_fails_the_start() {
 }
 
 #[test]
-fn the_row_says_what_it_is() {
+fn factory_describes_the_exporter() {
     assert!(FACTORY.answers_to("otlp_grpc") && FACTORY.answers_to("otlp"));
     assert_eq!(FACTORY.signals, Signal::ALL);
 }

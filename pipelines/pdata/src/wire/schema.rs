@@ -5,13 +5,13 @@
 /// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// Not listed.
+    /// A field that is not in the schema.
     Unknown,
     /// `bool`, `int`, `uint`, `sint`, enums.
     Varint,
     /// `repeated` of those, packed or not.
     Varints,
-    /// `fixed32`.
+    /// A field of type `fixed32`.
     Fixed32,
     /// `fixed64`, `sfixed64`, `double`.
     Fixed64,
@@ -19,9 +19,9 @@ pub(super) enum Kind {
     Fixed64s,
     /// `string`, which must be UTF-8.
     Text,
-    /// `bytes`.
+    /// A field of type `bytes`.
     Bytes,
-    /// A message.
+    /// A nested message with this schema.
     Part(&'static Schema),
     /// A message of a `oneof`: the last kind of them in the bytes is valid.
     Choice(&'static Schema),

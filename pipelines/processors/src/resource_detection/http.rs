@@ -10,7 +10,7 @@ use transport::connect::Dial;
 /// Maximum size of a response, in bytes.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Why a request has no usable response.
+/// The reason why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     /// The status is not 200.

@@ -21,13 +21,13 @@ pub enum DecompressError {
     /// The result would exceed the limit.
     #[error("the decompressed body is larger than {bytes_max} bytes")]
     TooLarge {
-        /// The limit.
+        /// Limit of the decompressed size, in bytes.
         bytes_max: usize,
     },
     /// The bytes are not valid.
     #[error("cannot decompress {name}: {reason}")]
     Broken {
-        /// The compression.
+        /// Name of the compression.
         name: &'static str,
         /// The error of the decoder.
         reason: String,

@@ -1,4 +1,4 @@
-//! The sections `tls` of a client and of a server: the Collector's keys, and what it refuses in them.
+//! The sections `tls` of a client and of a server: the Collector's keys, and their checks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl ServerTlsConfig {
     }
 }
 
-/// Something in PEM, and where it is.
+/// A source of PEM text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pem<'a> {
     File(&'a PathBuf),
@@ -161,7 +161,7 @@ impl<'a> Pem<'a> {
     }
 }
 
-/// What clients and servers set up alike.
+/// The keys that clients and servers have in common.
 pub(super) struct Common<'a> {
     pub(super) ca: Option<Pem<'a>>,
     pub(super) certificate: Option<Pem<'a>>,

@@ -19,9 +19,9 @@ pub enum TlsError {
     File {
         /// The configuration key that names the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: pem::Error,
     },
     /// A text in the configuration is not valid PEM of the expected kind.
@@ -29,7 +29,7 @@ pub enum TlsError {
     Inline {
         /// The configuration key.
         what: &'static str,
-        /// The cause.
+        /// Cause of the failure.
         source: pem::Error,
     },
     /// A file or text contains no certificate.

@@ -62,9 +62,9 @@ pub(super) fn allows_unsupported(min: &str) -> bool {
     matches!(min, "1.0" | "1.1")
 }
 
-/// The result of looking up a list of names.
+/// The result of a look-up of names.
 pub(super) struct Selection<T> {
-    /// The supported ones, or all if the list is empty.
+    /// The supported values; all if the list is empty.
     pub(super) supported: Vec<T>,
     /// Names that Go supports and rustls does not.
     pub(super) unsupported: Vec<String>,

@@ -20,7 +20,7 @@ pub struct Gate {
     pub default: bool,
     /// Its stage: disabled by default in alpha, enabled by default in beta.
     pub stage: &'static str,
-    /// Its effect.
+    /// Effect of the gate.
     pub does: &'static str,
 }
 

@@ -22,7 +22,7 @@ use super::key::NodeKey;
 use super::plan::{Component, Plan, Planned};
 use super::wiring::Output;
 
-/// Running pipelines.
+/// A graph of running components.
 pub struct Graph {
     /// The host of every component, without extensions.
     base_host: Host,

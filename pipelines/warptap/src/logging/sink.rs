@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// A destination of lines.
 type Writer = Box<dyn Write + Send>;
 
-/// Why a destination could not be opened.
+/// The reason why a destination could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("open sink {path:?}: {source}")]
 pub struct OpenError {

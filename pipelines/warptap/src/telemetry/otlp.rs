@@ -33,7 +33,7 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 const IDLE_CONNECTIONS_MAX: usize = 1;
 const IDLE: Duration = Duration::from_secs(90);
 
-/// Why an exporter could not be created.
+/// The reason why an exporter could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
     /// The endpoint is invalid.

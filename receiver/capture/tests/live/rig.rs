@@ -157,7 +157,7 @@ impl Rig {
         self.play_all(player, &[pid])
     }
 
-    /// Plays to the end a player whose calls are made by these processes.
+    /// Runs a player to its end, whose calls are made by these processes.
     pub fn play_all(&mut self, mut player: Player, pids: &[u32]) -> u64 {
         player.go().unwrap();
         let playing = std::thread::spawn(move || {

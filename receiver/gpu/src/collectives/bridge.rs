@@ -21,7 +21,7 @@ use crate::collectives::launcher::environment;
 /// The meaning of a probe row for `nccl`.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
-    /// Ignored.
+    /// A function that does not concern collectives.
     Ignored,
     /// An NCCL function.
     Function(Role, &'static ArgsSpec),

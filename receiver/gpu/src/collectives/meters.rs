@@ -69,7 +69,7 @@ struct Series {
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     ranks_max: usize,
-    /// Sorted.
+    /// Series by rank, sorted.
     ranks: Vec<(Rank, Box<Series>)>,
     /// The index of the last rank found.
     last: usize,

@@ -8,7 +8,7 @@ use super::{Script, ScriptAction, ScriptApi, Statement, Thread, words};
 use crate::scripts;
 use crate::text::{self, ParseError, Result, ScriptLine, Unit, Word};
 
-/// Nested blocks.
+/// The maximum depth of nested blocks.
 const DEPTH_MAX: usize = 16;
 
 /// Words that this file handles, for errors.

@@ -11,7 +11,7 @@
 use recording::codec::{Encoder, Field};
 use recording::fields;
 
-/// The quantile.
+/// Rank of the tracked quantile.
 const RANK: f64 = 0.95;
 /// The largest share of the rank that a centroid around [`RANK`] covers.
 const FINE: f64 = 0.005;

@@ -38,9 +38,9 @@ pub enum RulesError {
          expected the first to be below the second"
     )]
     Order {
-        /// [`Thresholds::decode_threads_per_launch_max`].
+        /// Value of [`Thresholds::decode_threads_per_launch_max`].
         decode_max: u64,
-        /// [`Thresholds::prefill_threads_per_launch_min`].
+        /// Value of [`Thresholds::prefill_threads_per_launch_min`].
         prefill_min: u64,
     },
 }

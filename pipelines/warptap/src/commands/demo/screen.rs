@@ -15,7 +15,7 @@ use crate::commands::terminal::{Terminal, human};
 const BAR: usize = 30;
 /// Outliers shown individually per second; all are counted.
 const OUTLIERS_PER_SECOND_MAX: u32 = 4;
-/// Ranks shown.
+/// The maximum number of displayed ranks.
 const RANKS_MAX: usize = 8;
 
 /// The last step of a phase and the phase's baseline.

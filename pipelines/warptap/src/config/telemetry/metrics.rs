@@ -47,7 +47,7 @@ pub enum ReaderConfig {
         interval: Duration,
         /// Time limit of an export.
         timeout: Duration,
-        /// The exporter.
+        /// Settings of the exporter.
         exporter: ExporterConfig,
     },
 }
@@ -91,7 +91,7 @@ impl Lists {
 pub struct View {
     /// Selects instruments.
     pub selector: Selector,
-    /// The changes.
+    /// Changes of their streams.
     pub stream: StreamConfig,
 }
 
@@ -148,7 +148,7 @@ pub struct StreamConfig {
 /// Aggregation of measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Aggregation {
-    /// Drops them.
+    /// Drops measurements.
     Drop,
     /// Exports the last one.
     LastValue,

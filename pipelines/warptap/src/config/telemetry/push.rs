@@ -19,7 +19,7 @@ pub enum ExporterConfig {
 /// Settings of the export to an OTLP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Otlp {
-    /// The protocol.
+    /// Protocol of the export.
     pub protocol: Protocol,
     /// The URL, whose scheme determines whether TLS is used.
     pub endpoint: String,
@@ -84,7 +84,7 @@ pub struct ProcessorConfig {
     pub queue_size_max: usize,
     /// The maximum number of items of a batch.
     pub batch_size_max: usize,
-    /// The exporter.
+    /// Settings of the exporter.
     pub exporter: ExporterConfig,
 }
 
