@@ -233,10 +233,10 @@ mod tests {
             (r#"{"collection_intervall": "2s"}"#, "collection_interval"),
             (
                 r#"{"collection_interval": "1ms"}"#,
-                "collection_interval: 1ms is too short: expected at least 100ms",
+                "collection_interval: 1ms is out of range: expected 100ms or more",
             ),
-            (r#"{"processes_max": 0}"#, "processes_max: 0 processes"),
-            (r#"{"outliers": {"warm_up": 0}}"#, "outliers::warm_up: 0 steps"),
+            (r#"{"processes_max": 0}"#, "processes_max: 0 is out of range: expected 1 or more"),
+            (r#"{"outliers": {"warm_up": 0}}"#, "outliers::warm_up: 0 is out of range"),
             (r#"{"phases": {"classifier": "guess"}}"#, "phases::classifier"),
             (r#"{"baselines": {"key": ["fingerprint"]}}"#, "baselines::key: [Fingerprint]: expected `phase`"),
             (r#"{"baselines": {"key": ["pid"]}}"#, "baselines::key"),
@@ -246,7 +246,7 @@ mod tests {
             ),
             (
                 r#"{"hardware": {"interval": "1ms"}}"#,
-                "hardware::interval: 1ms is too short: expected at least 10ms",
+                "hardware::interval: 1ms is out of range: expected 10ms or more",
             ),
             (
                 r#"{"hardware": {"library": ""}}"#,
@@ -263,9 +263,9 @@ mod tests {
                 "expected `storage` or `source::recording`, not both",
             ),
             (r#"{"nccl": {"communicator_max": 3}}"#, "communicators_max"),
-            (r#"{"nccl": {"communicators_max": 0}}"#, "nccl::communicators_max: 0 communicators"),
-            (r#"{"nccl": {"hang_timeout": "1ms"}}"#, "nccl::hang_timeout: 1ms is too short"),
-            (r#"{"nccl": {"traces": {"rate": 2}}}"#, "nccl::traces::rate: 2: expected a share from 0 to 1"),
+            (r#"{"nccl": {"communicators_max": 0}}"#, "nccl::communicators_max: 0 is out of range"),
+            (r#"{"nccl": {"hang_timeout": "1ms"}}"#, "nccl::hang_timeout: 1ms is out of range"),
+            (r#"{"nccl": {"traces": {"rate": 2}}}"#, "nccl::traces::rate: 2 is out of range"),
             (r#"{"nccl": {"stragglers": {"lateness_min": "-1s"}}}"#, "lateness_min"),
             (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
         ] {
