@@ -10,9 +10,8 @@ const OTELCOL: &str = "otelcol";
 const K8S: &str = "otelcol-k8s";
 const CONTRIB: &str = "otelcol-contrib";
 
-/// The types of release v0.160.0: those of opentelemetry-collector-contrib from `reports/distributions/*.yaml` of that
-/// repository, and those of opentelemetry-collector from `distributions/otelcol/manifest.yaml` of
-/// opentelemetry-collector-releases.
+/// The types of opentelemetry-collector-contrib v0.160.0, from `reports/distributions/*.yaml` of that repository, and those
+/// of opentelemetry-collector v0.139.0, from `distributions/otelcol/manifest.yaml` of opentelemetry-collector-releases.
 const KNOWN: &[Row] = &[
     (ComponentKind::Connector, OTELCOL, "forward"),
     (ComponentKind::Connector, K8S, "count exceptions failover otlp_json round_robin routing service_graph"),
