@@ -90,15 +90,9 @@ impl Collectives {
     /// Observes an event and emits the resulting findings.
     pub(crate) fn observe(&mut self, event: &Event, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         self.restore_process(event);
-        let Collectives { bridge, engine, selection, findings, .. } = self;
+        let Collectives { bridge, engine, findings, .. } = self;
         bridge.cross(event, &mut |observation| {
-            engine.observe(&observation, &mut |finding| match is_usual(&finding) {
-                true => {
-                    look(Found::Collective(&finding));
-                    emitter.usual(&finding, selection);
-                }
-                false => findings.push(finding),
-            });
+            engine.observe(&observation, findings);
         });
         self.report(emitter, look);
     }
@@ -111,8 +105,7 @@ impl Collectives {
             duration_ns: step.duration_ns,
             sequence: step.sequence,
         };
-        let findings = &mut self.findings;
-        self.engine.observe(&Observation::Step(note), &mut |finding| findings.push(finding));
+        self.engine.observe(&Observation::Step(note), &mut self.findings);
     }
 
     /// Emits the pending findings, which may need data of the engine.
@@ -136,8 +129,7 @@ impl Collectives {
 
     /// Emits the remaining findings at the end of the source.
     pub(crate) fn finish(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
-        let Collectives { engine, findings, .. } = self;
-        engine.finish(&mut |finding| findings.push(finding));
+        self.engine.finish(&mut self.findings);
         self.report(emitter, look);
     }
 
@@ -150,9 +142,4 @@ impl Collectives {
     pub(crate) fn tally(&self) -> (Tally, u64) {
         (self.engine.tally(), self.engine.outstanding())
     }
-}
-
-/// Returns whether a finding occurs for every collective; such findings are recorded at once, not deferred.
-fn is_usual(finding: &Finding) -> bool {
-    matches!(finding, Finding::Enqueued(_) | Finding::Completed(_) | Finding::Arrived(_))
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::align::Aligner;
 use crate::finding::HangKind;
 use crate::identity::{CommunicatorId, Fact, RankIdentity};
-use crate::member::{Member, RankEnd};
+use crate::member::RankEnd;
+use crate::registry::MemberKey;
 use crate::rounds::{Round, Rounds};
-use crate::slab::Key;
 use crate::splits::Splits;
 use crate::straggler::Straggler;
 
@@ -19,7 +19,7 @@ const WAIT_SHARE: f64 = 0.125;
 /// A rank's slot in its communicator. Slots are never reused because the history is stored by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    pub(crate) member: Key<Member>,
+    pub(crate) member: MemberKey,
     /// Identity of the rank that left, and why it ended.
     pub(crate) end: Option<Box<(RankIdentity, RankEnd)>>,
     /// Mean of the recent waits, ns; negative if no wait was seen.
@@ -98,7 +98,7 @@ impl Communicator {
         }
     }
 
-    pub(crate) fn join(&mut self, member: Key<Member>, at_ns: u64) -> usize {
+    pub(crate) fn join(&mut self, member: MemberKey, at_ns: u64) -> usize {
         self.slots.push(Slot { member, end: None, wait_ns: -1.0 });
         self.live += 1;
         self.joined_ns = self.joined_ns.max(at_ns);

@@ -21,9 +21,8 @@ use crate::member::{Member, RankEnd};
 use crate::observe::Observation;
 use crate::op::Op;
 use crate::process::Process;
-use crate::registry::{Registry, Take};
+use crate::registry::{MemberKey, Registry};
 use crate::settings::Settings;
-use crate::slab::Key;
 use crate::straggler::Change;
 use crate::streams::{Bounds, Pending};
 use crate::tally::Tally;
@@ -86,8 +85,7 @@ impl Engine {
     }
 
     /// Processes the next observation and passes the resulting findings to `out`.
-    pub fn observe(&mut self, observation: &Observation, out: &mut impl FnMut(Finding)) {
-        let out: Take<'_> = out;
+    pub fn observe(&mut self, observation: &Observation, out: &mut Vec<Finding>) {
         match observation {
             Observation::Call(call) => self.call(call, out),
             Observation::Stream(call) => self.stream(call, out),
@@ -116,7 +114,7 @@ impl Engine {
         }
     }
 
-    fn advance(&mut self, at_ns: u64, out: Take<'_>) {
+    fn advance(&mut self, at_ns: u64, out: &mut Vec<Finding>) {
         self.now_ns = self.now_ns.max(at_ns);
         self.report_due(out);
         if self.now_ns < self.next_check_ns {
@@ -133,7 +131,7 @@ impl Engine {
     }
 
     /// Returns the process, adding it if it is new.
-    fn process(&mut self, id: ProcessId, out: Take<'_>) -> &mut Process {
+    fn process(&mut self, id: ProcessId, out: &mut Vec<Finding>) -> &mut Process {
         self.tick += 1;
         if !self.processes.contains_key(&id) && self.processes.len() >= self.settings.processes_max.max(1) {
             self.evict_process(out);
@@ -149,7 +147,7 @@ impl Engine {
         process
     }
 
-    fn evict_process(&mut self, out: Take<'_>) {
+    fn evict_process(&mut self, out: &mut Vec<Finding>) {
         let Some(id) = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(id, _)| *id) else { return };
         self.tally.processes_evicted += 1;
         self.report_process(id, out);
@@ -159,7 +157,7 @@ impl Engine {
         self.evict_records_of(id);
     }
 
-    fn exit(&mut self, id: ProcessId, at_ns: u64, status: ExitStatus, out: Take<'_>) {
+    fn exit(&mut self, id: ProcessId, at_ns: u64, status: ExitStatus, out: &mut Vec<Finding>) {
         let end = RankEnd::of(status);
         self.report_process(id, out);
         for key in self.registry.of_process(id) {
@@ -179,7 +177,7 @@ impl Engine {
     }
 
     /// Removes a rank and its outstanding operations.
-    fn leave(&mut self, key: Key<Member>, end: RankEnd, at_ns: u64, out: Take<'_>) {
+    fn leave(&mut self, key: MemberKey, end: RankEnd, at_ns: u64, out: &mut Vec<Finding>) {
         let Some(id) = self.registry.members.get(key).map(Member::process) else { return };
         let mut gone = std::mem::take(&mut self.pending);
         let process = self.processes.get_mut(&id);
@@ -189,7 +187,7 @@ impl Engine {
         }
         self.tally.ended += gone.len() as u64;
         if let Some(member) = self.registry.leave(key, end, &mut self.tally).filter(|_| end.is_loss()) {
-            out(Finding::Ended(Box::new(self.ended(&member, &gone, end, at_ns))));
+            out.push(Finding::Ended(Box::new(self.ended(&member, &gone, end, at_ns))));
         }
         gone.clear();
         self.pending = gone;
@@ -217,7 +215,7 @@ impl Engine {
         self.tally.records_lost = self.tally.records_lost.saturating_add(count);
         self.tally.groups_overflow += self.groups.abandon();
         let members = &self.registry.members;
-        for communicator in self.registry.communicators.iter_mut() {
+        for communicator in self.registry.communicators.values_mut() {
             communicator.are_messages_lost = true;
             let is_counted = |key| members.get(key).is_some_and(|m| m.last_ordinal.is_some());
             let mut live = communicator.slots.iter().filter(|s| s.end.is_none());

@@ -16,12 +16,15 @@
 //!
 //! # let observations: Vec<nccl::observe::Observation> = Vec::new();
 //! let mut engine = Engine::new(Settings::default());
-//! let mut print = |finding| match finding {
-//!     Finding::Straggler(s) => println!("{} of {} is {} ns behind", s.who, s.who.communicator, s.behind_ns),
-//!     Finding::Hang(h) => println!("{} hangs in {} #{}", h.communicator, h.operation.name(), h.seq),
-//!     _ => {}
-//! };
-//! observations.iter().for_each(|observation| engine.observe(observation, &mut print));
+//! let mut findings = Vec::new();
+//! observations.iter().for_each(|observation| engine.observe(observation, &mut findings));
+//! for finding in &findings {
+//!     match finding {
+//!         Finding::Straggler(s) => println!("{} of {} is {} ns behind", s.who, s.who.communicator, s.behind_ns),
+//!         Finding::Hang(h) => println!("{} hangs in {} #{}", h.communicator, h.operation.name(), h.seq),
+//!         _ => {}
+//!     }
+//! }
 //! ```
 //!
 //! Unobserved facts are marked as unknown and never guessed: replays of captured collectives, ranks on other nodes, the
@@ -47,7 +50,6 @@ pub mod record;
 mod registry;
 mod rounds;
 mod settings;
-mod slab;
 pub mod source;
 mod splits;
 mod straggler;

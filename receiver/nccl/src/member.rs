@@ -6,10 +6,9 @@ use std::fmt;
 use event::{ExitStatus, ProcessId};
 use signal_hook::low_level::signal_name;
 
-use crate::communicator::Communicator;
 use crate::identity::RankIdentity;
 use crate::op::Op;
-use crate::slab::Key;
+use crate::registry::CommunicatorKey;
 
 /// Reason for the end of a rank.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -75,7 +74,7 @@ impl RankEnd {
 pub(crate) struct Member {
     pub(crate) who: RankIdentity,
     pub(crate) handle: u64,
-    pub(crate) communicator: Key<Communicator>,
+    pub(crate) communicator: CommunicatorKey,
     /// Its slot in the communicator.
     pub(crate) slot: usize,
     /// Start of the call that made it or in which it was first seen, ns.
@@ -148,7 +147,7 @@ pub(crate) struct Draft {
 /// The parent and ordinal of a child communicator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ChildOf {
-    pub(crate) parent: Key<Communicator>,
+    pub(crate) parent: CommunicatorKey,
     pub(crate) ordinal: i32,
     pub(crate) parent_rank: u32,
 }
@@ -157,7 +156,7 @@ impl Draft {
     pub(crate) fn into_member(
         self,
         handle: u64,
-        communicator: Key<Communicator>,
+        communicator: CommunicatorKey,
         slot: usize,
         used: u64,
     ) -> Member {

@@ -7,20 +7,25 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use event::ProcessId;
+use slotmap::SlotMap;
 
 use crate::communicator::{Communicator, Slot};
 use crate::finding::{Disagreement, Dispute, Finding, RankKnown};
 use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
 use crate::member::{ChildOf, Draft, Member, RankEnd};
 use crate::observe::{Environment, Out};
-use crate::slab::{Key, Slab};
 use crate::tally::Tally;
 
 /// Maximum number of communicators with an unwritten handle; the oldest is evicted and counted.
 const UNWRITTEN_MAX: usize = 1024;
 
-/// A function that is called with each finding.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(Finding);
+slotmap::new_key_type! {
+    /// The key of a rank. Keys of removed ranks find nothing.
+    pub(crate) struct MemberKey;
+
+    /// The key of a communicator. Keys of removed communicators find nothing.
+    pub(crate) struct CommunicatorKey;
+}
 
 /// A communicator whose handle is not written yet.
 #[derive(Clone, Debug)]
@@ -34,10 +39,10 @@ struct Unwritten {
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     members_max: usize,
-    pub(crate) members: Slab<Member>,
-    pub(crate) communicators: Slab<Communicator>,
-    by_handle: BTreeMap<(ProcessId, u64), Key<Member>>,
-    by_name: BTreeMap<u64, Key<Communicator>>,
+    pub(crate) members: SlotMap<MemberKey, Member>,
+    pub(crate) communicators: SlotMap<CommunicatorKey, Communicator>,
+    by_handle: BTreeMap<(ProcessId, u64), MemberKey>,
+    by_name: BTreeMap<u64, CommunicatorKey>,
     unwritten: VecDeque<Unwritten>,
     tick: u64,
 }
@@ -46,8 +51,8 @@ impl Registry {
     pub(crate) fn new(members_max: usize) -> Registry {
         Registry {
             members_max,
-            members: Slab::new(),
-            communicators: Slab::new(),
+            members: SlotMap::default(),
+            communicators: SlotMap::default(),
             by_handle: BTreeMap::new(),
             by_name: BTreeMap::new(),
             unwritten: VecDeque::new(),
@@ -56,7 +61,7 @@ impl Registry {
     }
 
     /// Returns the rank of a handle, if known.
-    pub(crate) fn find(&mut self, process: ProcessId, handle: u64) -> Option<Key<Member>> {
+    pub(crate) fn find(&mut self, process: ProcessId, handle: u64) -> Option<MemberKey> {
         let key = *self.by_handle.get(&(process, handle))?;
         self.tick += 1;
         self.members.get_mut(key)?.used = self.tick;
@@ -91,7 +96,7 @@ impl Registry {
     }
 
     /// Returns the member to evict before another one is admitted.
-    pub(crate) fn crowded(&self) -> Option<Key<Member>> {
+    pub(crate) fn crowded(&self) -> Option<MemberKey> {
         if self.members.len() < self.members_max.max(1) {
             return None;
         }
@@ -106,29 +111,29 @@ impl Registry {
         handle: u64,
         at_ns: u64,
         tally: &mut Tally,
-        out: Take<'_>,
-    ) -> Key<Member> {
+        out: &mut Vec<Finding>,
+    ) -> MemberKey {
         let who = draft.who;
         let (is_late, child_of) = (draft.is_late, draft.child_of);
         let home = self.home(&who);
         let slot = self.communicators.get(home).map_or(0, |c| c.slots.len());
         self.tick += 1;
         let tick = self.tick;
-        let key = self.members.insert(|_| draft.into_member(handle, home, slot, tick));
+        let key = self.members.insert(draft.into_member(handle, home, slot, tick));
         self.by_handle.insert((who.process, handle), key);
         self.communicators.get_mut(home).into_iter().for_each(|c| {
             c.join(key, at_ns);
         });
         tally.joined += 1;
         tally.late_attached += u64::from(is_late);
-        out(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: true, is_late })));
+        out.push(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: true, is_late })));
         self.compare(key, at_ns, tally, out);
         child_of.into_iter().for_each(|child| self.settle_child(key, child, at_ns, out));
         key
     }
 
     /// Removes a rank, and its communicator with the last rank.
-    pub(crate) fn leave(&mut self, key: Key<Member>, end: RankEnd, tally: &mut Tally) -> Option<Member> {
+    pub(crate) fn leave(&mut self, key: MemberKey, end: RankEnd, tally: &mut Tally) -> Option<Member> {
         let member = self.members.remove(key)?;
         self.by_handle.remove(&(member.process(), member.handle));
         tally.left += 1;
@@ -142,7 +147,7 @@ impl Registry {
     }
 
     /// Returns the ranks of a process.
-    pub(crate) fn of_process(&self, process: ProcessId) -> Vec<Key<Member>> {
+    pub(crate) fn of_process(&self, process: ProcessId) -> Vec<MemberKey> {
         self.by_handle.range((process, 0)..=(process, u64::MAX)).map(|(_, key)| *key).collect()
     }
 
@@ -153,12 +158,12 @@ impl Registry {
     /// Merges reported facts into a rank and reports its updated identity.
     pub(crate) fn learn(
         &mut self,
-        key: Key<Member>,
+        key: MemberKey,
         rank: Fact,
         nranks: Fact,
         at_ns: u64,
         tally: &mut Tally,
-        out: Take<'_>,
+        out: &mut Vec<Finding>,
     ) {
         let Some(member) = self.members.get_mut(key) else { return };
         let before = member.who;
@@ -169,12 +174,12 @@ impl Registry {
         let (who, is_late) = (member.who, member.is_late);
         for (_, about, rejected) in disputes.into_iter().filter(|(differs, ..)| *differs) {
             tally.disagreements += 1;
-            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
+            out.push(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
         }
         if who == before {
             return;
         }
-        out(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: false, is_late })));
+        out.push(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: false, is_late })));
         let is_guess = who.communicator.source == IdSource::Warptap && is_late;
         if is_guess && before.nranks.value.is_some() && before.nranks.value != who.nranks.value {
             self.move_out(key, at_ns, tally);
@@ -201,14 +206,26 @@ impl Registry {
     }
 
     /// Infers a child's rank and number of ranks if they are known now.
-    pub(crate) fn settle_child(&mut self, key: Key<Member>, child: ChildOf, at_ns: u64, out: Take<'_>) {
+    pub(crate) fn settle_child(
+        &mut self,
+        key: MemberKey,
+        child: ChildOf,
+        at_ns: u64,
+        out: &mut Vec<Finding>,
+    ) {
         let Some(parent) = self.communicators.get_mut(child.parent) else { return };
         parent.splits.set_child(child.ordinal, child.parent_rank, key);
         self.infer(child.parent, child.ordinal, at_ns, out);
     }
 
     /// Infers the facts of all children of a complete split.
-    pub(crate) fn infer(&mut self, parent: Key<Communicator>, ordinal: i32, at_ns: u64, out: Take<'_>) {
+    pub(crate) fn infer(
+        &mut self,
+        parent: CommunicatorKey,
+        ordinal: i32,
+        at_ns: u64,
+        out: &mut Vec<Finding>,
+    ) {
         let Some(communicator) = self.communicators.get(parent) else { return };
         let Some(nranks) = communicator.nranks.value else { return };
         let mut tally = Tally::default();
@@ -219,49 +236,48 @@ impl Registry {
     }
 
     /// Returns the communicator of this name; another one if this rank number is taken in it.
-    fn home(&mut self, who: &RankIdentity) -> Key<Communicator> {
+    fn home(&mut self, who: &RankIdentity) -> CommunicatorKey {
         let name = who.communicator.hash;
         let known = self.by_name.get(&name).copied();
         let is_in = |slot: &Slot| {
             let there = self.members.get(slot.member).map(|m| m.who);
             there.is_some_and(|w| w.process == who.process && w.rank.value == who.rank.value)
         };
-        let fits = |key: &Key<Communicator>| {
-            self.communicators.get(*key).is_some_and(|c| !c.slots.iter().any(is_in))
-        };
+        let fits =
+            |key: &CommunicatorKey| self.communicators.get(*key).is_some_and(|c| !c.slots.iter().any(is_in));
         if let Some(key) = known.filter(fits) {
             return key;
         }
-        let key = self.communicators.insert(|_| Communicator::new(who.communicator, who.nranks));
+        let key = self.communicators.insert(Communicator::new(who.communicator, who.nranks));
         self.by_name.insert(name, key);
         key
     }
 
     /// Reports disagreements between the ranks of one communicator.
-    fn compare(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally, out: Take<'_>) {
+    fn compare(&mut self, key: MemberKey, at_ns: u64, tally: &mut Tally, out: &mut Vec<Finding>) {
         let Some(member) = self.members.get(key) else { return };
         let (who, home) = (member.who, member.communicator);
         let Some(communicator) = self.communicators.get_mut(home) else { return };
         let before = communicator.nranks.value;
         let mut report = |about, rejected| {
             tally.disagreements += 1;
-            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
+            out.push(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
         };
         if communicator.nranks.learn(who.nranks) {
             report(Dispute::Nranks, before);
         }
         let Some(rank) = who.rank.value else { return };
-        let others: Vec<Key<Member>> =
+        let others: Vec<MemberKey> =
             communicator.slots.iter().map(|s| s.member).filter(|m| *m != key).collect();
         let is_same =
-            |other: &Key<Member>| self.members.get(*other).is_some_and(|m| m.who.rank.value == Some(rank));
+            |other: &MemberKey| self.members.get(*other).is_some_and(|m| m.who.rank.value == Some(rank));
         if others.iter().any(is_same) {
             report(Dispute::SameRank, Some(rank));
         }
     }
 
     /// Moves a rank whose environment was misleading to a communicator of its own.
-    fn move_out(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally) {
+    fn move_out(&mut self, key: MemberKey, at_ns: u64, tally: &mut Tally) {
         let Some(member) = self.members.get_mut(key) else { return };
         let (old, slot, who) = (member.communicator, member.slot, member.who);
         let hash = crate::hash::own(&[u64::from(who.process.pid), who.process.start_ns, member.handle]);
@@ -281,7 +297,7 @@ impl Registry {
         self.remove_if_empty(old, tally);
     }
 
-    fn remove_if_empty(&mut self, key: Key<Communicator>, tally: &mut Tally) {
+    fn remove_if_empty(&mut self, key: CommunicatorKey, tally: &mut Tally) {
         if self.communicators.get(key).is_none_or(|c| c.live > 0) {
             return;
         }

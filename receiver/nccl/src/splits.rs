@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::member::Member;
-use crate::slab::Key;
+use crate::registry::MemberKey;
 
 /// Maximum number of splits per communicator; the oldest is evicted.
 const SPLITS_MAX: usize = 16;
@@ -19,7 +18,7 @@ struct Part {
     parent_rank: u32,
     color: i32,
     key: i32,
-    child: Option<Key<Member>>,
+    child: Option<MemberKey>,
 }
 
 /// Inferred rank and number of ranks in a child.
@@ -55,14 +54,14 @@ impl Splits {
     }
 
     /// Records the child that resulted for a parent's rank.
-    pub(crate) fn set_child(&mut self, ordinal: i32, parent_rank: u32, child: Key<Member>) {
+    pub(crate) fn set_child(&mut self, ordinal: i32, parent_rank: u32, child: MemberKey) {
         let split = self.0.iter_mut().find(|s| s.ordinal == ordinal);
         let part = split.and_then(|s| s.parts.iter_mut().find(|p| p.parent_rank == parent_rank));
         part.into_iter().for_each(|p| p.child = Some(child));
     }
 
     /// Returns the children with their ranks if all `nranks` arguments are known.
-    pub(crate) fn infer(&self, ordinal: i32, nranks: u32) -> Vec<(Key<Member>, InferredRank)> {
+    pub(crate) fn infer(&self, ordinal: i32, nranks: u32) -> Vec<(MemberKey, InferredRank)> {
         let Some(split) = self.0.iter().find(|s| s.ordinal == ordinal) else { return Vec::new() };
         if split.parts.len() != nranks as usize {
             return Vec::new();
@@ -86,12 +85,12 @@ impl Split {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::Slab;
+    use slotmap::SlotMap;
 
     /// Returns keys without members; only their order matters here.
-    fn keys(count: usize) -> Vec<Key<Member>> {
-        let mut slab: Slab<()> = Slab::new();
-        (0..count).map(|_| slab.insert(|_| ()).cast()).collect()
+    fn keys(count: usize) -> Vec<MemberKey> {
+        let mut map = SlotMap::with_key();
+        (0..count).map(|_| map.insert(())).collect()
     }
 
     #[test]

@@ -12,9 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use probe_abi::record::StreamKey;
 
-use crate::member::Member;
 use crate::op::Op;
-use crate::slab::Key;
+use crate::registry::MemberKey;
 
 /// Maximum number of edges of a stream to streams that it waits for; the oldest is evicted.
 const EDGES_MAX: usize = 16;
@@ -22,7 +21,7 @@ const EDGES_MAX: usize = 16;
 /// An operation that no call has waited for yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    pub(crate) member: Key<Member>,
+    pub(crate) member: MemberKey,
     pub(crate) op: Op,
     /// Value of [`crate::finding::Completed::message`].
     pub(crate) message: Option<u64>,
@@ -223,7 +222,7 @@ impl Streams {
     }
 
     /// Takes the pending operations of one rank.
-    pub(crate) fn remove_of(&mut self, member: Key<Member>, into: &mut Vec<Pending>) {
+    pub(crate) fn remove_of(&mut self, member: MemberKey, into: &mut Vec<Pending>) {
         for stream in self.streams.values_mut() {
             let (gone, kept): (VecDeque<Pending>, VecDeque<Pending>) =
                 std::mem::take(&mut stream.pending).into_iter().partition(|p| p.member == member);
@@ -233,7 +232,7 @@ impl Streams {
     }
 
     /// Shifts a rank's sequence numbers by `shift`.
-    pub(crate) fn renumber(&mut self, member: Key<Member>, shift: u64) {
+    pub(crate) fn renumber(&mut self, member: MemberKey, shift: u64) {
         let pending = self.streams.values_mut().flat_map(|s| &mut s.pending);
         pending.filter(|p| p.member == member).for_each(|p| p.op.seq = p.op.seq.wrapping_add(shift));
     }

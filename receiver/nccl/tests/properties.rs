@@ -201,7 +201,7 @@ proptest! {
             let Some(record) = watch.engine.flight_record(process) else { continue };
             prop_assert_eq!(FlightRecord::decode(&record.encode()), Ok(record.clone()));
             let mut again = Watch::new(small());
-            again.engine.restore(&record, &mut |_| ());
+            again.engine.restore(&record, &mut Vec::new());
             prop_assert!(again.engine.ranks().count() <= record.ranks.len());
         }
     }

@@ -62,8 +62,7 @@ fn restored_agent_knows_only_the_identities() {
         job.ranks.iter().map(|r| watch.engine.flight_record(r.process).unwrap()).collect();
     let mut again = Watch::new(Settings::default());
     for record in &records {
-        let findings = &mut again.findings;
-        again.engine.restore(record, &mut |f| findings.push(f));
+        again.engine.restore(record, &mut again.findings);
     }
     job.now_ns += 60 * S;
     (0..40).for_each(|_| job.play(&mut again, |rank| Some(if rank == 1 { 20 * MS } else { 0 })));

@@ -281,9 +281,8 @@ fn wait_is_reported_without_the_late_call() {
     assert_eq!(watch.completed()[0].skew_ns, None);
     for end in [true, false] {
         let (mut watch, _) = late_call();
-        let findings = &mut watch.findings;
         match end {
-            true => watch.engine.finish(&mut |finding| findings.push(finding)),
+            true => watch.engine.finish(&mut watch.findings),
             false => {
                 let process = Rank::new(1000).process;
                 watch.see(Observation::Exit { process, at_ns: S + 21 * MS, status: ExitStatus::Unknown });

@@ -53,8 +53,7 @@ impl Collectives {
         let Event::Process(info) = event else { return };
         let Some(Found { record, .. }) = self.persisted.found.remove(&info.process) else { return };
         self.persisted.written.insert(info.process);
-        let findings = &mut self.findings;
-        self.engine.restore(&record, &mut |finding| findings.push(finding));
+        self.engine.restore(&record, &mut self.findings);
     }
 
     /// Calls `out` with the record changes since the last call.

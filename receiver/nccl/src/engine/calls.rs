@@ -3,19 +3,19 @@
 use event::ProcessId;
 
 use super::{Engine, MadeId, UNIQUE_IDS_MAX};
+use crate::finding::Finding;
 use crate::groups::{Ended, PendingCall, Verdict};
 use crate::hash::{self, UniqueId};
 use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
-use crate::member::{ChildOf, Draft, Member, RankEnd};
+use crate::member::{ChildOf, Draft, RankEnd};
 use crate::observe::{Function, NcclCall, Out};
-use crate::registry::Take;
-use crate::slab::Key;
+use crate::registry::MemberKey;
 
 /// Source of facts read from the arguments of the call that made the communicator.
 const FROM_ARGUMENTS: Source = Source::Init;
 
 impl Engine {
-    pub(super) fn call(&mut self, call: &NcclCall, out: Take<'_>) {
+    pub(super) fn call(&mut self, call: &NcclCall, out: &mut Vec<Finding>) {
         let exit_ns = call.exit_ns();
         let process = self.process(call.process, out);
         process.active_ns = process.active_ns.max(exit_ns);
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    fn operation(&mut self, call: &NcclCall, pending: PendingCall, out: Take<'_>) {
+    fn operation(&mut self, call: &NcclCall, pending: PendingCall, out: &mut Vec<Finding>) {
         if !call.has_succeeded() {
             self.tally.failed += 1;
             return;
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    fn group_end(&mut self, call: &NcclCall, out: Take<'_>) {
+    fn group_end(&mut self, call: &NcclCall, out: &mut Vec<Finding>) {
         match self.groups.end(call.process, call.tid) {
             Ended::Inner => {}
             Ended::Unmatched => self.tally.groups_unmatched += 1,
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Returns the rank of a handle, adding it if its creation was not seen.
-    pub(super) fn member(&mut self, call: &NcclCall, handle: u64, out: Take<'_>) -> Key<Member> {
+    pub(super) fn member(&mut self, call: &NcclCall, handle: u64, out: &mut Vec<Finding>) -> MemberKey {
         if let Some(key) = self.registry.find(call.process, handle) {
             return key;
         }
@@ -108,7 +108,13 @@ impl Engine {
     }
 
     /// Admits a draft under its handle.
-    pub(super) fn admit(&mut self, draft: Draft, handle: u64, at_ns: u64, out: Take<'_>) -> Key<Member> {
+    pub(super) fn admit(
+        &mut self,
+        draft: Draft,
+        handle: u64,
+        at_ns: u64,
+        out: &mut Vec<Finding>,
+    ) -> MemberKey {
         let process = draft.who.process;
         if let Some(old) = self.registry.find(process, handle) {
             self.leave(old, RankEnd::Replaced, at_ns, out);
@@ -129,14 +135,14 @@ impl Engine {
         key
     }
 
-    fn doubt_home(&mut self, key: Key<Member>) {
+    fn doubt_home(&mut self, key: MemberKey) {
         let home = self.registry.members.get(key).map(|m| m.communicator);
         if let Some(communicator) = home.and_then(|home| self.registry.communicators.get_mut(home)) {
             self.tally.rounds_dropped += communicator.doubt();
         }
     }
 
-    fn born(&mut self, call: &NcclCall, to: Out, draft: Draft, out: Take<'_>) {
+    fn born(&mut self, call: &NcclCall, to: Out, draft: Draft, out: &mut Vec<Finding>) {
         if to.handle == 0 {
             self.registry.put_unwritten(call.process, to, draft, &mut self.tally);
             return;
@@ -150,7 +156,7 @@ impl Engine {
         self.admit(draft, to.handle, call.exit_ns(), out);
     }
 
-    fn written(&mut self, call: &NcclCall, to: Out, out: Take<'_>) {
+    fn written(&mut self, call: &NcclCall, to: Out, out: &mut Vec<Finding>) {
         if to.handle != 0
             && let Some(draft) = self.registry.take_unwritten(call.process, Some(to.at))
         {
@@ -158,7 +164,14 @@ impl Engine {
         }
     }
 
-    fn init_all(&mut self, call: &NcclCall, handles: &[u64], count: i32, devices: &[i32], out: Take<'_>) {
+    fn init_all(
+        &mut self,
+        call: &NcclCall,
+        handles: &[u64],
+        count: i32,
+        devices: &[i32],
+        out: &mut Vec<Finding>,
+    ) {
         let is_inside =
             |id: &&MadeId| (id.process, id.tid) == (call.process, call.tid) && id.entry_ns >= call.entry_ns;
         let made = self.made_ids.iter().rev().find(is_inside).map(|id| (id.hash, id.own));
@@ -180,7 +193,15 @@ impl Engine {
         }
     }
 
-    fn split(&mut self, call: &NcclCall, parent: u64, color: i32, key: i32, child: Out, out: Take<'_>) {
+    fn split(
+        &mut self,
+        call: &NcclCall,
+        parent: u64,
+        color: i32,
+        key: i32,
+        child: Out,
+        out: &mut Vec<Finding>,
+    ) {
         let parent = self.member(call, parent, out);
         let Some(member) = self.registry.members.get_mut(parent) else { return };
         if !call.has_succeeded() {
@@ -210,7 +231,7 @@ impl Engine {
         excluded: &[i32],
         excluded_count: i32,
         child: Out,
-        out: Take<'_>,
+        out: &mut Vec<Finding>,
     ) {
         let parent = self.member(call, parent, out);
         let Some(who) = self.registry.members.get(parent).map(|m| m.who) else { return };
@@ -230,7 +251,15 @@ impl Engine {
 
     /// Creates a grown communicator. The input of NCCL's hash for it is not read, so it gets a computed name that only
     /// ranks of the parent share.
-    fn grow(&mut self, call: &NcclCall, parent: u64, nranks: i32, rank: i32, child: Out, out: Take<'_>) {
+    fn grow(
+        &mut self,
+        call: &NcclCall,
+        parent: u64,
+        nranks: i32,
+        rank: i32,
+        child: Out,
+        out: &mut Vec<Finding>,
+    ) {
         let mut rank = Fact::new(rank, FROM_ARGUMENTS);
         let mut name = CommunicatorId {
             hash: own_name(call.process, child.handle, call.entry_ns),
@@ -252,7 +281,7 @@ impl Engine {
         self.born(call, child, draft, out);
     }
 
-    fn end(&mut self, call: &NcclCall, comm: u64, end: RankEnd, out: Take<'_>) {
+    fn end(&mut self, call: &NcclCall, comm: u64, end: RankEnd, out: &mut Vec<Finding>) {
         let Some(key) = self.registry.find(call.process, comm) else { return };
         // The handle was freed and reused by another thread before this call returned.
         if self.registry.members.get(key).is_some_and(|m| m.born_ns <= call.entry_ns) {
@@ -260,7 +289,7 @@ impl Engine {
         }
     }
 
-    fn learn(&mut self, call: &NcclCall, comm: u64, rank: Fact, nranks: Fact, out: Take<'_>) {
+    fn learn(&mut self, call: &NcclCall, comm: u64, rank: Fact, nranks: Fact, out: &mut Vec<Finding>) {
         let key = self.member(call, comm, out);
         self.registry.learn(key, rank, nranks, call.exit_ns(), &mut self.tally, out);
     }

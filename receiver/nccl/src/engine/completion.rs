@@ -3,21 +3,18 @@
 use event::ProcessId;
 
 use super::Engine;
-use crate::communicator::Communicator;
-use crate::finding::{Completed, Traced};
+use crate::finding::{Completed, Finding, Traced};
 use crate::identity::{Fact, RankIdentity};
-use crate::member::Member;
 use crate::observe::{StreamAction, StreamCall};
 use crate::op::Op;
 use crate::operation::Operation;
-use crate::registry::Take;
-use crate::slab::Key;
+use crate::registry::{CommunicatorKey, MemberKey};
 use crate::streams::Pending;
 use crate::trace::{Chosen, TraceIds, is_chosen, message_trace_id, trace_id};
 
 impl Engine {
     /// Handles a call that waits for streams or orders them. Processes without NCCL are ignored.
-    pub(super) fn stream(&mut self, call: &StreamCall, out: Take<'_>) {
+    pub(super) fn stream(&mut self, call: &StreamCall, out: &mut Vec<Finding>) {
         let Some(process) = self.processes.get_mut(&call.process) else { return };
         process.active_ns = process.active_ns.max(call.exit_ns());
         let (entry_ns, streams) = (call.entry_ns, &mut process.streams);
@@ -52,7 +49,7 @@ impl Engine {
     }
 
     /// Completes the operations that a sync call waited for.
-    fn close(&mut self, call: &StreamCall, taken: &[Pending], out: Take<'_>) {
+    fn close(&mut self, call: &StreamCall, taken: &[Pending], out: &mut Vec<Finding>) {
         if let Some(process) = self.processes.get_mut(&call.process) {
             if is_sync_call(call.action) {
                 process.wait(call);
@@ -67,7 +64,7 @@ impl Engine {
         }
     }
 
-    fn complete(&mut self, call: &StreamCall, pending: &Pending, out: Take<'_>) {
+    fn complete(&mut self, call: &StreamCall, pending: &Pending, out: &mut Vec<Finding>) {
         self.tally.completed += 1;
         let (op, end_ns) = (pending.op, call.exit_ns());
         let Some(member) = self.registry.members.get(pending.member) else { return };
@@ -120,7 +117,7 @@ impl Engine {
     }
 
     /// Excludes a sync call that covers operations of a rank from its waits for other work.
-    fn own_wait(&mut self, call: &StreamCall, key: Key<Member>) {
+    fn own_wait(&mut self, call: &StreamCall, key: MemberKey) {
         let member = self.registry.members.get_mut(key).filter(|m| m.sync_ns != call.entry_ns);
         if let Some(member) = member {
             member.sync_ns = call.entry_ns;
@@ -156,7 +153,7 @@ impl Engine {
     }
 
     /// Applies shifts after which the ranks' sequence numbers agree.
-    fn align(&mut self, home: Key<Communicator>, shifts: &[i64]) {
+    fn align(&mut self, home: CommunicatorKey, shifts: &[i64]) {
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
         // Counts are too low if something was not seen, but never too high.
         let least = shifts.iter().copied().min().unwrap_or(0);

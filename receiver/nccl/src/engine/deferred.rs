@@ -9,10 +9,8 @@ use std::collections::VecDeque;
 use event::ProcessId;
 
 use super::Engine;
-use crate::communicator::Communicator;
 use crate::finding::{Completed, Finding};
-use crate::registry::Take;
-use crate::slab::Key;
+use crate::registry::CommunicatorKey;
 
 /// Maximum number of deferred completions; above it the oldest is reported without skew.
 const DEFERRED_MAX: usize = 1024;
@@ -27,7 +25,7 @@ pub(super) struct DeferredCompletions {
 
 #[derive(Clone, Copy, Debug)]
 struct Deferred {
-    home: Key<Communicator>,
+    home: CommunicatorKey,
     slot: usize,
     completed: Completed,
 }
@@ -42,17 +40,17 @@ impl DeferredCompletions {
 
 impl Engine {
     /// Reports all deferred completions; call it after the last observation.
-    pub fn finish(&mut self, out: &mut impl FnMut(Finding)) {
+    pub fn finish(&mut self, out: &mut Vec<Finding>) {
         self.report_all(|_| true, out);
     }
 
     /// Reports a completion, or defers it while its round is open.
     pub(super) fn completed(
         &mut self,
-        home: Key<Communicator>,
+        home: CommunicatorKey,
         slot: usize,
         completed: Completed,
-        out: Take<'_>,
+        out: &mut Vec<Finding>,
     ) {
         let waiting = Deferred { home, slot, completed };
         let (op, is_open) = (&completed.op, self.registry.communicators.get(home));
@@ -69,17 +67,17 @@ impl Engine {
     }
 
     /// Reports the completions of a finished round, with their skew.
-    pub(super) fn report_round(&mut self, home: Key<Communicator>, seq: u64, out: Take<'_>) {
+    pub(super) fn report_round(&mut self, home: CommunicatorKey, seq: u64, out: &mut Vec<Finding>) {
         self.report_all(|w| w.home == home && w.completed.op.seq == seq, out);
     }
 
     /// Reports the completions of a process that will send no more observations.
-    pub(super) fn report_process(&mut self, process: ProcessId, out: Take<'_>) {
+    pub(super) fn report_process(&mut self, process: ProcessId, out: &mut Vec<Finding>) {
         self.report_all(|w| w.completed.who.process == process, out);
     }
 
     /// Reports completions that were deferred for the maximum time.
-    pub(super) fn report_due(&mut self, out: Take<'_>) {
+    pub(super) fn report_due(&mut self, out: &mut Vec<Finding>) {
         let now_ns = self.now_ns;
         let is_due = |w: &mut Deferred| w.completed.end_ns.saturating_add(DEFERRED_NS) < now_ns;
         while let Some(waiting) = self.deferred.all.pop_front_if(is_due) {
@@ -87,13 +85,13 @@ impl Engine {
         }
     }
 
-    fn report_all(&mut self, is_it: impl Fn(&Deferred) -> bool, out: Take<'_>) {
+    fn report_all(&mut self, is_it: impl Fn(&Deferred) -> bool, out: &mut Vec<Finding>) {
         while let Some(waiting) = self.deferred.take(&is_it) {
             self.report(waiting, out);
         }
     }
 
-    fn report(&mut self, waiting: Deferred, out: Take<'_>) {
+    fn report(&mut self, waiting: Deferred, out: &mut Vec<Finding>) {
         let Deferred { home, slot, mut completed } = waiting;
         let (who, op) = (completed.who, completed.op);
         if let Some(communicator) = self.registry.communicators.get(home) {
@@ -107,6 +105,6 @@ impl Engine {
                 None => is_exact.then(|| self.trace(&who, &op, completed.skew_ns)).flatten(),
             };
         }
-        out(Finding::Completed(completed));
+        out.push(Finding::Completed(completed));
     }
 }

@@ -13,8 +13,7 @@ use crate::identity::RankIdentity;
 use crate::member::Member;
 use crate::op::Op;
 use crate::operation::Operation;
-use crate::registry::Take;
-use crate::slab::Key;
+use crate::registry::{CommunicatorKey, MemberKey};
 
 /// A hang before its ranks are named.
 struct Found {
@@ -29,8 +28,8 @@ struct Found {
 }
 
 impl Engine {
-    pub(super) fn check_hangs(&mut self, out: Take<'_>) {
-        let keys: Vec<Key<Communicator>> = self.registry.communicators.keys().collect();
+    pub(super) fn check_hangs(&mut self, out: &mut Vec<Finding>) {
+        let keys: Vec<CommunicatorKey> = self.registry.communicators.keys().collect();
         for key in keys {
             let Some(communicator) = self.registry.communicators.get(key) else { continue };
             match communicator.hanging {
@@ -40,7 +39,7 @@ impl Engine {
         }
     }
 
-    fn check_hang(&mut self, key: Key<Communicator>, out: Take<'_>) {
+    fn check_hang(&mut self, key: CommunicatorKey, out: &mut Vec<Finding>) {
         let Some(communicator) = self.registry.communicators.get(key) else { return };
         let found = self.missing(communicator).or_else(|| self.find_stuck(key, communicator));
         let Some(found) = found else { return };
@@ -50,11 +49,11 @@ impl Engine {
             since_ns: found.since_ns,
             progress: communicator.progress,
         };
-        out(Finding::Hang(Box::new(self.hang(communicator, &found))));
+        out.push(Finding::Hang(Box::new(self.hang(communicator, &found))));
         self.registry.communicators.get_mut(key).into_iter().for_each(|c| c.hanging = Some(hanging));
     }
 
-    fn check_over(&mut self, key: Key<Communicator>, hanging: Hanging, out: Take<'_>) {
+    fn check_over(&mut self, key: CommunicatorKey, hanging: Hanging, out: &mut Vec<Finding>) {
         let Some(communicator) = self.registry.communicators.get_mut(key) else { return };
         let is_over = match hanging.kind {
             HangKind::Missing if communicator.aligner.is_none() => {
@@ -66,7 +65,7 @@ impl Engine {
             communicator.hanging = None;
             let duration_ns = self.now_ns.saturating_sub(hanging.since_ns);
             let (communicator, seq, at_ns) = (communicator.id, hanging.seq, self.now_ns);
-            out(Finding::HangOver(Box::new(HangOver { at_ns, communicator, seq, duration_ns })));
+            out.push(Finding::HangOver(Box::new(HangOver { at_ns, communicator, seq, duration_ns })));
         }
     }
 
@@ -96,11 +95,11 @@ impl Engine {
     }
 
     /// Finds ranks that have all arrived and do not complete, or whose messages do not.
-    fn find_stuck(&self, key: Key<Communicator>, communicator: &Communicator) -> Option<Found> {
+    fn find_stuck(&self, key: CommunicatorKey, communicator: &Communicator) -> Option<Found> {
         let live = || communicator.slots.iter().filter(|s| s.end.is_none());
         let members = || live().filter_map(|s| Some((s.member, self.registry.members.get(s.member)?)));
         let waits = |m: &Member| m.outstanding > 0 && self.is_due(m.progress_ns);
-        let waiting: Vec<(Key<Member>, &Member)> = members().filter(|(_, m)| waits(m)).collect();
+        let waiting: Vec<(MemberKey, &Member)> = members().filter(|(_, m)| waits(m)).collect();
         let (first, op) = waiting
             .iter()
             .filter_map(|(key, member)| Some((*member, self.oldest(*key, member)?)))
@@ -230,7 +229,7 @@ impl Engine {
     }
 
     /// Returns the oldest operation of a rank that no call waited for.
-    fn oldest(&self, key: Key<Member>, member: &Member) -> Option<Op> {
+    fn oldest(&self, key: MemberKey, member: &Member) -> Option<Op> {
         let process = self.processes.get(&member.process())?;
         let own = process.streams.pending().filter(|p| p.member == key).map(|p| p.op);
         own.min_by_key(|op| (op.enqueued_ns, op.seq))

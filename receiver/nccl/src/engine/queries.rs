@@ -9,7 +9,6 @@ use crate::member::{Draft, Member};
 use crate::op::Op;
 use crate::process::Process;
 use crate::record::{FlightRecord, RankRecord};
-use crate::registry::Take;
 use crate::{Fact, Finding, Tally};
 
 impl Engine {
@@ -28,12 +27,12 @@ impl Engine {
 
     /// Returns the number of operations of all ranks that no call waited for yet.
     pub fn outstanding(&self) -> u64 {
-        self.registry.members.iter().map(|m| m.outstanding).sum()
+        self.registry.members.values().map(|m| m.outstanding).sum()
     }
 
     /// Returns the current ranks in unspecified order.
     pub fn ranks(&self) -> impl Iterator<Item = RankState> + '_ {
-        self.registry.members.iter().map(|member| self.rank_state(member))
+        self.registry.members.values().map(|member| self.rank_state(member))
     }
 
     /// Returns the numbers of known communicators and processes.
@@ -64,8 +63,7 @@ impl Engine {
 
     /// Restores the record of an earlier run for a process that is still alive. Only the ranks' identities are
     /// restored, since the time between the runs was not observed.
-    pub fn restore(&mut self, record: &FlightRecord, out: &mut impl FnMut(Finding)) {
-        let out: Take<'_> = out;
+    pub fn restore(&mut self, record: &FlightRecord, out: &mut Vec<Finding>) {
         for rank in &record.ranks {
             if self.registry.find(record.process, rank.handle).is_some() {
                 continue;

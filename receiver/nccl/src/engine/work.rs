@@ -1,7 +1,6 @@
 //! Enqueueing of operations: numbering them and recording each rank's arrival.
 
 use super::Engine;
-use crate::communicator::Communicator;
 use crate::finding::{Arrived, Enqueued, Finding, Mismatch, Recovered, Straggler};
 use crate::groups::PendingCall;
 use crate::identity::RankIdentity;
@@ -10,15 +9,14 @@ use crate::observe::NcclCall;
 use crate::op::Op;
 use crate::operation::Operation;
 use crate::process::Process;
-use crate::registry::Take;
+use crate::registry::CommunicatorKey;
 use crate::rounds::{Arrival, Round, Signature};
-use crate::slab::Key;
 use crate::straggler::{Change, Lateness};
 use crate::streams::Pending;
 
 impl Engine {
     /// Enqueues an operation that takes effect with `call`: its own call, or the end of its group.
-    pub(super) fn enqueue(&mut self, call: &NcclCall, pending: &PendingCall, out: Take<'_>) {
+    pub(super) fn enqueue(&mut self, call: &NcclCall, pending: &PendingCall, out: &mut Vec<Finding>) {
         let arguments = &pending.arguments;
         let key = self.member(call, arguments.comm, out);
         let Some(process) = self.processes.get_mut(&call.process) else { return };
@@ -35,7 +33,7 @@ impl Engine {
             // The source counts it with the executed collectives; the engine does not.
             member.last_ordinal = arguments.ordinal.or(member.last_ordinal);
             op.seq = member.next_seq;
-            out(Finding::Enqueued(Enqueued { who: member.who, op, bytes: op.bytes(), is_captured }));
+            out.push(Finding::Enqueued(Enqueued { who: member.who, op, bytes: op.bytes(), is_captured }));
             return;
         }
         let is_collective = op.operation.is_collective();
@@ -54,7 +52,7 @@ impl Engine {
         process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut dropped);
         self.drop_pending(&mut dropped);
         self.pending = dropped;
-        out(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));
+        out.push(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));
         if is_collective {
             self.arrive(home, slot, who, &op, arrival, lost > 0, out);
         }
@@ -67,13 +65,13 @@ impl Engine {
     )]
     fn arrive(
         &mut self,
-        home: Key<Communicator>,
+        home: CommunicatorKey,
         slot: usize,
         who: RankIdentity,
         op: &Op,
         arrival: Arrival,
         has_gap: bool,
-        out: Take<'_>,
+        out: &mut Vec<Finding>,
     ) {
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
         communicator.progress += 1;
@@ -94,13 +92,13 @@ impl Engine {
             communicator.is_mismatch_reported = true;
             let parts = |s: Signature| (s.operation, s.datatype, s.count);
             let (called, first) = (parts(signature), parts(first));
-            out(Finding::Mismatch(Box::new(Mismatch { who, seq: op.seq, called, first })));
+            out.push(Finding::Mismatch(Box::new(Mismatch { who, seq: op.seq, called, first })));
         }
         self.settle(home, out);
     }
 
     /// Removes the rounds that every rank of this node has reached.
-    fn settle(&mut self, home: Key<Communicator>, out: Take<'_>) {
+    fn settle(&mut self, home: CommunicatorKey, out: &mut Vec<Finding>) {
         let now_ns = self.now_ns;
         while let Some(communicator) = self.registry.communicators.get_mut(home) {
             let Some(front) = communicator.rounds.front() else { return };
@@ -121,16 +119,16 @@ impl Engine {
     }
 
     /// Finishes rounds of communicators whose last rank joined before the grace time.
-    pub(super) fn settle_all(&mut self, out: Take<'_>) {
-        let open = |key: &Key<Communicator>| {
+    pub(super) fn settle_all(&mut self, out: &mut Vec<Finding>) {
+        let open = |key: &CommunicatorKey| {
             self.registry.communicators.get(*key).is_some_and(|c| c.rounds.open() > 0)
         };
-        let keys: Vec<Key<Communicator>> = self.registry.communicators.keys().filter(open).collect();
+        let keys: Vec<CommunicatorKey> = self.registry.communicators.keys().filter(open).collect();
         keys.into_iter().for_each(|key| self.settle(key, out));
     }
 
     /// Evaluates a round that every rank of this node has reached.
-    fn conclude(&mut self, home: Key<Communicator>, round: &Round, out: Take<'_>) {
+    fn conclude(&mut self, home: CommunicatorKey, round: &Round, out: &mut Vec<Finding>) {
         self.tally.rounds += 1;
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
         communicator.is_mismatch_reported &= round.is_mismatched;
@@ -141,7 +139,7 @@ impl Engine {
         let floor_ns = self.settings.straggler.lateness_ns_min;
         communicator.straggler.push(round, communicator.slots.len(), floor_ns, &mut changes);
         if let Some(last) = self.who(home, round.last_slot) {
-            out(Finding::Arrived(Arrived {
+            out.push(Finding::Arrived(Arrived {
                 communicator: last.communicator,
                 seq: round.seq,
                 operation: round.signature.operation,
@@ -156,17 +154,17 @@ impl Engine {
         self.changes = changes;
     }
 
-    fn change(&mut self, home: Key<Communicator>, round: &Round, change: Change, out: Take<'_>) {
+    fn change(&mut self, home: CommunicatorKey, round: &Round, change: Change, out: &mut Vec<Finding>) {
         let at_ns = self.now_ns.max(round.last_ns);
         match change {
             Change::Recovered { slot } => {
                 if let Some(who) = self.who(home, slot) {
-                    out(Finding::Recovered(Box::new(Recovered { at_ns, who, seq: round.seq })));
+                    out.push(Finding::Recovered(Box::new(Recovered { at_ns, who, seq: round.seq })));
                 }
             }
             Change::Late { slot, how } => {
                 if let Some(found) = self.straggler(home, round, slot, how, at_ns) {
-                    out(Finding::Straggler(Box::new(found)));
+                    out.push(Finding::Straggler(Box::new(found)));
                 }
             }
         }
@@ -174,7 +172,7 @@ impl Engine {
 
     fn straggler(
         &self,
-        home: Key<Communicator>,
+        home: CommunicatorKey,
         round: &Round,
         slot: usize,
         how: Lateness,
@@ -199,7 +197,7 @@ impl Engine {
     }
 
     /// Returns the identity of the current or former rank in a slot.
-    pub(super) fn who(&self, home: Key<Communicator>, slot: usize) -> Option<RankIdentity> {
+    pub(super) fn who(&self, home: CommunicatorKey, slot: usize) -> Option<RankIdentity> {
         let slot = self.registry.communicators.get(home)?.slots.get(slot)?;
         match &slot.end {
             Some(end) => Some(end.0),
@@ -208,7 +206,7 @@ impl Engine {
     }
 
     /// Counts a send or receive. Returns its number if both sides count alike.
-    fn message(&mut self, home: Key<Communicator>, who: RankIdentity, op: &Op) -> Option<u64> {
+    fn message(&mut self, home: CommunicatorKey, who: RankIdentity, op: &Op) -> Option<u64> {
         let communicator = self.registry.communicators.get_mut(home)?;
         if op.operation.is_collective() {
             return None;

@@ -81,14 +81,12 @@ impl Watch {
     }
 
     pub fn see(&mut self, observation: Observation) {
-        let findings = &mut self.findings;
-        self.engine.observe(&observation, &mut |finding| findings.push(finding));
+        self.engine.observe(&observation, &mut self.findings);
     }
 
     /// Reports the deferred completions after the last observation.
     pub fn finish(&mut self) {
-        let findings = &mut self.findings;
-        self.engine.finish(&mut |finding| findings.push(finding));
+        self.engine.finish(&mut self.findings);
     }
 
     /// Observes calls in the order of their returns.
