@@ -160,9 +160,11 @@ impl Field for Digest {
         digest.buffer.append(&mut bounded(from, BUFFER)?);
         digest.merged = u64::take(from)?;
         let is_sorted = digest.centroids.is_sorted_by(|a, b| a.mean <= b.mean);
-        let is_sound = |c: &Centroid| c.mean.is_finite() && (f32::MIN_POSITIVE..1e9).contains(&c.weight);
-        let values = digest.buffer.iter().all(|value| value.is_finite());
-        (is_sorted && values && digest.centroids.iter().all(is_sound)).then_some(digest)
+        // A duration, ns.
+        let is_value = |value: &f32| value.is_finite() && *value > 0.0;
+        let is_sound = |c: &Centroid| is_value(&c.mean) && (f32::MIN_POSITIVE..1e9).contains(&c.weight);
+        let are_sound = digest.centroids.iter().all(is_sound) && digest.buffer.iter().all(is_value);
+        (digest.half_life >= 1.0 && is_sorted && are_sound).then_some(digest)
     }
 }
 
@@ -239,6 +241,29 @@ mod tests {
         assert_eq!(feed(100.0, 20_000), 100.0);
         assert!(feed(1.0, 4 * 1024) > 50.0, "a sixteenth of the weight is older");
         assert_eq!(feed(1.0, 1024), 1.0, "less than a twentieth is");
+    }
+
+    #[test]
+    fn impossible_digests_are_refused() {
+        let centroid = |mean| Centroid { mean, weight: 1.0 };
+        let digest = |half_life, mean, value| Digest {
+            half_life,
+            centroids: vec![centroid(mean)],
+            buffer: vec![value],
+            merged: 1,
+        };
+        let is_taken = |digest: Digest| {
+            let mut out = Encoder::new(LIST_MAX);
+            digest.put(&mut out);
+            Digest::take(&mut &out.bytes[..]).is_some()
+        };
+        assert!(is_taken(digest(1.0, 1.0, 1.0)) && is_taken(digest(f64::INFINITY, 1.0, 1.0)));
+        for half_life in [0.5, 0.0, -1e-308, f64::NAN] {
+            assert!(!is_taken(digest(half_life, 1.0, 1.0)), "half-life {half_life}");
+        }
+        for value in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+            assert!(!is_taken(digest(1.0, value, 1.0)) && !is_taken(digest(1.0, 1.0, value)), "{value}");
+        }
     }
 
     #[test]
