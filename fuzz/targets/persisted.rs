@@ -10,7 +10,7 @@ use steps::BaselineRecord;
 fuzz_target!(|fields: &[u8]| {
     if let Ok(record) = FlightRecord::decode(&nccl::record::FORMAT.seal(fields)) {
         assert_eq!(FlightRecord::decode(&record.encode()).as_ref(), Ok(&record));
-        nccl::Engine::new(nccl::Settings::default()).restore(&record, &mut |_| ());
+        nccl::Engine::new(nccl::Settings::default()).restore(&record, &mut Vec::new());
     }
     if let Ok(record) = BaselineRecord::decode(&steps::record::FORMAT.seal(fields)) {
         assert_eq!(BaselineRecord::decode(&record.encode()).as_ref(), Ok(&record));
