@@ -314,6 +314,20 @@ pub struct Wiring {
     pub args: ArgsSpec,
 }
 
+impl Wiring {
+    /// The wiring of a call without any of these arguments.
+    pub const NONE: Wiring = Wiring {
+        stream: ArgPos::NONE,
+        handle: ArgPos::NONE,
+        graph: ArgPos::NONE,
+        bytes: Bytes::None,
+        direction: DirectionSource::Fixed(Direction::Unknown),
+        grid: Grid::None,
+        blocking: false,
+        args: ArgsSpec::NONE,
+    };
+}
+
 /// One probed function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Probe {

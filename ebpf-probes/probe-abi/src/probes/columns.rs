@@ -2,8 +2,8 @@
 
 use crate::nccl::{Operation, Role};
 use crate::probe::{
-    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Pointee, PointeeKind,
-    Probe, Wiring,
+    Action, Api, ArgPos, Bytes, Direction, DirectionSource, Grid, Library, Pointee, PointeeKind, Probe,
+    Wiring,
 };
 
 pub(super) const fn probe(
@@ -13,17 +13,7 @@ pub(super) const fn probe(
     symbol: &'static str,
     action: Action,
 ) -> Probe {
-    let wiring = Wiring {
-        stream: ArgPos::NONE,
-        handle: ArgPos::NONE,
-        graph: ArgPos::NONE,
-        bytes: Bytes::None,
-        direction: DirectionSource::Fixed(Direction::Unknown),
-        grid: Grid::None,
-        blocking: false,
-        args: ArgsSpec::NONE,
-    };
-    Probe { id, library, api, symbol, twin: None, action, wiring }
+    Probe { id, library, api, symbol, twin: None, action, wiring: Wiring::NONE }
 }
 
 pub(super) const fn cudart(id: u16, symbol: &'static str, action: Action) -> Probe {

@@ -2,9 +2,7 @@
 //!
 //! They are rows, so that the generator and the decoder handle them, with the id 0, which no probe row has.
 
-use probe_abi::{
-    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Probe, Wiring,
-};
+use probe_abi::{Action, Api, ArgPos, Library, Probe, Wiring};
 
 /// Functions that the stubs export in addition to [`probe_abi::PROBES`].
 pub static EXTRA: &[Probe] = &[
@@ -14,15 +12,6 @@ pub static EXTRA: &[Probe] = &[
 ];
 
 const fn creates(library: Library, api: Api, symbol: &'static str) -> Probe {
-    let wiring = Wiring {
-        stream: ArgPos::NONE,
-        handle: ArgPos(1),
-        graph: ArgPos::NONE,
-        bytes: Bytes::None,
-        direction: DirectionSource::Fixed(Direction::Unknown),
-        grid: Grid::None,
-        blocking: false,
-        args: ArgsSpec::NONE,
-    };
+    let wiring = Wiring { handle: ArgPos(1), ..Wiring::NONE };
     Probe { id: 0, library, api, symbol, twin: None, action: Action::Time, wiring }
 }
