@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use probe_abi::{Library, attach_points};
 
-use crate::attach::{Attach, Attached};
-use crate::elf;
+use crate::attach::{Attach, Attached, ProbedFile};
+use crate::elf::{self, FoundSymbols};
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
 
@@ -37,6 +37,17 @@ struct Entry {
     unused_since_ns: u64,
 }
 
+/// A library in a file that a process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundLibrary<'a> {
+    /// A mapping of the file.
+    pub mapping: &'a Mapping,
+    /// The library.
+    pub library: Library,
+    /// The main program contains the library: launches are timed too, to recognise nested calls.
+    pub is_embedded: bool,
+}
+
 /// How a process is observed in one library.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Coverage {
@@ -55,32 +66,41 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Attaches the file of `mapping` as `library` unless that was tried before, and adds `pid` to its users. With
-    /// `is_embedded`, the main program contains the library: launches are timed too, to recognise nested calls.
-    pub fn attach(
+    /// Attaches the files of `found` that were not tried before, as one step, and adds `pid` to the users of all.
+    /// Returns the coverage of each.
+    pub fn attach_all(
         &mut self,
         kernel: &mut Kernel,
         attach: &dyn Attach,
         pid: u32,
-        mapping: &Mapping,
-        library: Library,
-        is_embedded: bool,
-    ) -> Coverage {
-        if !self.entries.contains_key(&mapping.file) {
-            if self.entries.len() >= FILES_MAX {
-                return Coverage::Gap(format!(
-                    "{}: {FILES_MAX} files are attached, which is the maximum",
-                    mapping.name()
-                ));
-            }
-            let state = open(pid, mapping)
-                .and_then(|(file, path)| attach_file(kernel, attach, file, &path, library, is_embedded));
+        found: &[FoundLibrary<'_>],
+    ) -> Vec<Coverage> {
+        let is_new = |f: &&FoundLibrary<'_>| !self.entries.contains_key(&f.mapping.file);
+        let free = FILES_MAX.saturating_sub(self.entries.len());
+        let new: BTreeMap<FileKey, &FoundLibrary<'_>> =
+            found.iter().filter(is_new).map(|f| (f.mapping.file, f)).take(free).collect();
+        let opened: Vec<Result<Opened, String>> = new.values().map(|f| open_library(pid, f)).collect();
+        let targets: Vec<ProbedFile<'_>> = opened.iter().flatten().map(Opened::target).collect();
+        let mut attached = attach.attach_all(kernel, &targets).into_iter();
+        for ((key, f), opened) in new.into_iter().zip(&opened) {
+            let state = opened.as_ref().map_err(Clone::clone).and_then(|opened| {
+                let probes = attached.next().ok_or_else(|| "not attached".to_owned())?;
+                let probes = probes.map_err(|e| e.to_string())?;
+                let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
+                Ok(State::Attached { functions, missing, _probes: probes })
+            });
             let state = state.unwrap_or_else(State::Refused);
-            self.entries
-                .insert(mapping.file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: 0 });
+            let entry = Entry { library: f.library, state, users: BTreeSet::new(), unused_since_ns: 0 };
+            self.entries.insert(key, entry);
         }
+        found.iter().map(|f| self.used(pid, f.mapping)).collect()
+    }
+
+    /// Adds `pid` to the users of a file and returns its coverage.
+    fn used(&mut self, pid: u32, mapping: &Mapping) -> Coverage {
         let Some(entry) = self.entries.get_mut(&mapping.file) else {
-            return Coverage::Gap(format!("{}: not attached", mapping.name()));
+            let name = mapping.name();
+            return Coverage::Gap(format!("{name}: {FILES_MAX} files are attached, which is the maximum"));
         };
         entry.users.insert(pid);
         match entry.state {
@@ -145,18 +165,24 @@ pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
     Ok((file, path))
 }
 
-fn attach_file(
-    kernel: &mut Kernel,
-    attach: &dyn Attach,
-    file: File,
-    path: &Path,
-    library: Library,
-    is_embedded: bool,
-) -> Result<State, String> {
-    let found = elf::find(file, attach_points(library, is_embedded)).map_err(|e| e.to_string())?;
-    if found.points.is_empty() {
+/// A library file and its functions.
+struct Opened {
+    path: PathBuf,
+    symbols: FoundSymbols,
+}
+
+impl Opened {
+    fn target(&self) -> ProbedFile<'_> {
+        ProbedFile { path: &self.path, points: &self.symbols.points }
+    }
+}
+
+fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
+    let (file, path) = open(pid, found.mapping)?;
+    let wanted = attach_points(found.library, found.is_embedded);
+    let symbols = elf::find(file, wanted).map_err(|e| e.to_string())?;
+    if symbols.points.is_empty() {
         return Err("the file exports none of the probed functions".to_owned());
     }
-    let probes = attach.attach(kernel, path, &found.points).map_err(|e| e.to_string())?;
-    Ok(State::Attached { functions: found.points.len(), missing: found.missing.len(), _probes: probes })
+    Ok(Opened { path, symbols })
 }

@@ -8,16 +8,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::path::Path;
 
 use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::generated::bpf_func_id::BPF_FUNC_get_attach_cookie;
 use aya_obj::generated::bpf_insn;
-use probe_abi::Cookie;
+use probe_abi::{Action, Cookie};
 
 use crate::CaptureError;
-use crate::attach::{Point, timed, untimed, with_args};
+use crate::attach::{Point, ProbedFile, Stage, in_stages};
 use crate::kernel::chain;
 use crate::objects::OBJECT;
 use crate::sys::{self, End};
@@ -57,6 +56,42 @@ impl Frequent {
     }
 }
 
+/// A program at one end of functions.
+#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+enum Program {
+    Enter,
+    Leave,
+    ArgsEnter,
+    ArgsLeave,
+    /// A program with this cookie embedded.
+    Embedded(Frequent, u64),
+}
+
+impl Program {
+    /// Returns the program for a function's probe of a stage.
+    fn of(stage: Stage, cookie: Cookie) -> Program {
+        let (is_args, is_return) = (cookie.is(Action::RecordArgs), stage == Stage::Return);
+        match (is_args && cookie.as_constant().is_some(), is_args, is_return) {
+            (true, _, true) => Program::Embedded(Frequent::ArgsLeave, cookie.0),
+            (true, _, false) => Program::Embedded(Frequent::ArgsEnter, cookie.0),
+            (_, true, true) => Program::ArgsLeave,
+            (_, true, false) => Program::ArgsEnter,
+            (_, _, true) => Program::Leave,
+            _ if cookie.is_timed() => Program::Enter,
+            _ => Program::Embedded(Frequent::Launch, cookie.0),
+        }
+    }
+}
+
+/// Returns the programs of a stage, each with the offset and cookie of its functions.
+fn programs(stage: Stage, points: &[Point]) -> BTreeMap<Program, Vec<(u64, u64)>> {
+    let mut programs: BTreeMap<Program, Vec<(u64, u64)>> = BTreeMap::new();
+    for point in stage.points(points) {
+        programs.entry(Program::of(stage, point.cookie)).or_default().push((point.offset, point.cookie.0));
+    }
+    programs
+}
+
 fn failed(reason: String) -> CaptureError {
     CaptureError::Load { what: "uprobe_multi", reason }
 }
@@ -87,43 +122,32 @@ impl Multi {
         Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded: BTreeMap::new() })
     }
 
-    /// Attaches to functions of the file at `path`. Dropping the links detaches the probes.
-    pub fn link(&mut self, path: &Path, points: &[Point]) -> io::Result<Links> {
-        let pair = |p: &Point| (p.offset, p.cookie.0);
-        let mut links = Links::default();
-        let timed: Vec<_> = timed(points).map(pair).collect();
-        let (embedded, args): (Vec<_>, Vec<_>) =
-            with_args(points).partition(|p| p.cookie.as_constant().is_some());
-        let args: Vec<_> = args.into_iter().map(pair).collect();
-        for (all, enter, leave) in
-            [(timed, &self.enter, &self.leave), (args, &self.args_enter, &self.args_leave)]
-        {
-            if !all.is_empty() {
-                // Returns first, so that every entry that is probed has a probed return.
-                links.returns.push(sys::link(leave, path, &all, End::Return)?);
-                links.entries.push(sys::link(enter, path, &all, End::Entry)?);
+    /// Attaches to functions of files, in stages. Dropping the links detaches the probes. Programs are loaded before,
+    /// so that little time passes between two stages.
+    pub fn link_all(&mut self, files: &[ProbedFile<'_>]) -> Vec<io::Result<Links>> {
+        let needed = |stage: Stage| files.iter().flat_map(move |f| programs(stage, f.points).into_keys());
+        // A program that cannot be loaded is refused again when it is linked, with the file that needs it.
+        Stage::ALL.into_iter().flat_map(needed).for_each(|program| drop(self.program(program)));
+        in_stages(files, |stage, file, links: &mut Links| {
+            let (end, into) = match stage {
+                Stage::Return => (End::Return, &mut links.returns),
+                _ => (End::Entry, &mut links.entries),
+            };
+            for (program, points) in programs(stage, file.points) {
+                into.push(sys::link(self.program(program)?, file.path, &points, end)?);
             }
+            Ok(())
+        })
+    }
+
+    fn program(&mut self, program: Program) -> io::Result<&OwnedFd> {
+        match program {
+            Program::Enter => Ok(&self.enter),
+            Program::Leave => Ok(&self.leave),
+            Program::ArgsEnter => Ok(&self.args_enter),
+            Program::ArgsLeave => Ok(&self.args_leave),
+            Program::Embedded(program, cookie) => self.with_cookie(program, Cookie(cookie)),
         }
-        for point in embedded {
-            let (enter, leave) = (Frequent::ArgsEnter, Frequent::ArgsLeave);
-            links.returns.push(sys::link(
-                self.with_cookie(leave, point.cookie)?,
-                path,
-                &[pair(point)],
-                End::Return,
-            )?);
-            links.entries.push(sys::link(
-                self.with_cookie(enter, point.cookie)?,
-                path,
-                &[pair(point)],
-                End::Entry,
-            )?);
-        }
-        for point in untimed(points) {
-            let program = self.with_cookie(Frequent::Launch, point.cookie)?;
-            links.entries.push(sys::link(program, path, &[pair(point)], End::Entry)?);
-        }
-        Ok(links)
     }
 
     /// Returns the program with this cookie embedded, and loads it on first use.

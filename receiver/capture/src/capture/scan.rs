@@ -5,7 +5,7 @@ use probe_abi::Library;
 use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
-use crate::libraries::Coverage;
+use crate::libraries::{Coverage, FoundLibrary};
 use crate::maps::{self, Mapping};
 use crate::proc;
 
@@ -64,33 +64,25 @@ impl Capture {
         if pid == std::process::id() {
             return Default::default();
         }
-        let mut code = RuntimeCode::default();
+        // Before the driver is probed, so that none of the runtime's own calls is counted.
+        self.set_runtime(pid, runtime_code(mappings));
         let (mut observed, mut gaps) = (Vec::new(), Vec::new());
-        let mut found: Vec<(&Mapping, Library, bool)> =
-            mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
+        let library = |mapping| {
+            let library = Mapping::library(mapping)?;
+            Some(FoundLibrary { mapping, library, is_embedded: false })
+        };
+        let mut found: Vec<FoundLibrary<'_>> = mappings.iter().filter_map(library).collect();
         found.extend(embedded_runtime(mappings));
-        found.dedup_by_key(|(m, _, _)| m.file);
-        found.retain(|(_, library, _)| self.collectives || *library != Library::Nccl);
-        for (mapping, library, is_embedded) in found {
-            let coverage = self.libraries.attach(
-                &mut self.kernel,
-                self.attach.as_ref(),
-                pid,
-                mapping,
-                library,
-                is_embedded,
-            );
+        found.dedup_by_key(|f| f.mapping.file);
+        found.retain(|f| self.collectives || f.library != Library::Nccl);
+        let attach = self.attach.as_ref();
+        for coverage in self.libraries.attach_all(&mut self.kernel, attach, pid, &found) {
             match coverage {
                 Coverage::Observed(what) => observed.push(what),
                 Coverage::Gap(why) => gaps.push(why),
                 Coverage::Absent => {}
             }
         }
-        let runtime = mappings.iter().filter(|m| m.library() == Some(Library::Cudart));
-        for (range, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
-            *range = [mapping.start, mapping.end];
-        }
-        self.set_runtime(pid, code);
         (observed, gaps)
     }
 
@@ -148,9 +140,20 @@ impl Capture {
     }
 }
 
+/// Returns the address ranges of the runtime library.
+fn runtime_code(mappings: &[Mapping]) -> RuntimeCode {
+    let mut code = RuntimeCode::default();
+    let runtime = mappings.iter().filter(|m| m.library() == Some(Library::Cudart));
+    for (range, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
+        *range = [mapping.start, mapping.end];
+    }
+    code
+}
+
 /// Returns the main program if it uses the driver without a runtime library: the runtime is then linked statically.
-fn embedded_runtime(mappings: &[Mapping]) -> Option<(&Mapping, Library, bool)> {
+fn embedded_runtime(mappings: &[Mapping]) -> Option<FoundLibrary<'_>> {
     let has = |library| mappings.iter().any(|m| m.library() == Some(library));
-    let main = mappings.first()?;
-    (has(Library::Cuda) && !has(Library::Cudart)).then_some((main, Library::Cudart, true))
+    let mapping = mappings.first()?;
+    let is_embedded = has(Library::Cuda) && !has(Library::Cudart);
+    is_embedded.then_some(FoundLibrary { mapping, library: Library::Cudart, is_embedded })
 }
