@@ -56,6 +56,8 @@ pub mod attribute {
     pub const GPU_HARDWARE_THROTTLE_REASON: &str = "gpu.hardware.throttle.reason";
     /// Number of allocations that the process had not freed.
     pub const GPU_MEMORY_COUNT: &str = "gpu.memory.count";
+    /// Part of the life of the process that its memory figures cover.
+    pub const GPU_MEMORY_COVERAGE: &str = "gpu.memory.coverage";
     /// Ages in seconds of the most recent frees, oldest first.
     pub const GPU_MEMORY_FREED_AGES: &str = "gpu.memory.freed.ages";
     /// Sizes in bytes of the most recent frees, in the order of gpu.memory.freed.ages.
@@ -577,6 +579,28 @@ pub mod value {
                 GpuHardwareThrottleReason::SwThermal => "sw_thermal",
                 GpuHardwareThrottleReason::SyncBoost => "sync_boost",
                 GpuHardwareThrottleReason::VrThermal => "vr_thermal",
+            }
+        }
+    }
+
+    /// Values of `gpu.memory.coverage`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuMemoryCoverage {
+        /// The process was observed from its first call.
+        Complete,
+        /// The collector attached to the process when it may have allocated memory already, which is not included.
+        Partial,
+    }
+
+    impl GpuMemoryCoverage {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuMemoryCoverage; 2] = [GpuMemoryCoverage::Complete, GpuMemoryCoverage::Partial];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuMemoryCoverage::Complete => "complete",
+                GpuMemoryCoverage::Partial => "partial",
             }
         }
     }
@@ -1141,11 +1165,13 @@ pub mod value {
         UnknownEvent,
         /// An operation of unknown payload, because the size of its datatype is unknown.
         UnknownSize,
+        /// A wait that is not reported, because the operation began before all libraries of its process were probed.
+        WaitUnarmed,
     }
 
     impl WarptapCollectiveAnomaly {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapCollectiveAnomaly; 12] = [WarptapCollectiveAnomaly::Dispute, WarptapCollectiveAnomaly::GroupNotEnded, WarptapCollectiveAnomaly::GroupOverflow, WarptapCollectiveAnomaly::GroupNotStarted, WarptapCollectiveAnomaly::LateAttached, WarptapCollectiveAnomaly::Lost, WarptapCollectiveAnomaly::RankReplaced, WarptapCollectiveAnomaly::RoundEvicted, WarptapCollectiveAnomaly::RoundStale, WarptapCollectiveAnomaly::Unaligned, WarptapCollectiveAnomaly::UnknownEvent, WarptapCollectiveAnomaly::UnknownSize];
+        pub const ALL: [WarptapCollectiveAnomaly; 13] = [WarptapCollectiveAnomaly::Dispute, WarptapCollectiveAnomaly::GroupNotEnded, WarptapCollectiveAnomaly::GroupOverflow, WarptapCollectiveAnomaly::GroupNotStarted, WarptapCollectiveAnomaly::LateAttached, WarptapCollectiveAnomaly::Lost, WarptapCollectiveAnomaly::RankReplaced, WarptapCollectiveAnomaly::RoundEvicted, WarptapCollectiveAnomaly::RoundStale, WarptapCollectiveAnomaly::Unaligned, WarptapCollectiveAnomaly::UnknownEvent, WarptapCollectiveAnomaly::UnknownSize, WarptapCollectiveAnomaly::WaitUnarmed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -1162,6 +1188,7 @@ pub mod value {
                 WarptapCollectiveAnomaly::Unaligned => "unaligned",
                 WarptapCollectiveAnomaly::UnknownEvent => "unknown_event",
                 WarptapCollectiveAnomaly::UnknownSize => "unknown_size",
+                WarptapCollectiveAnomaly::WaitUnarmed => "wait_unarmed",
             }
         }
     }
@@ -1507,60 +1534,64 @@ pub mod metric {
     pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[49]);
     /// Number of failed allocations whose log record was suppressed by the rate limit.
     pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[50]);
+    /// Number of frees of memory whose allocation was not observed or not tracked.
+    pub const WARPTAP_ALLOCATION_UNKNOWN_FREES: Counter = Counter(&METRICS_ROWS[51]);
     /// Number of allocations that were not tracked because the process had reached the limit of tracked allocations.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[51]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[52]);
     /// Number of entries that the analyses of steps and collectives evicted to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[52]);
+    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[53]);
     /// Number of inconsistencies in the observed calls of collectives.
-    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[53]);
+    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[54]);
     /// Number of observed collectives, sends and receives, by outcome.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[54]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[55]);
     /// Number of enqueued operations that no call has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[55]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[56]);
     /// Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.
-    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[56]);
+    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[57]);
     /// Number of spans, log records and final points of ended processes that no pipeline accepted.
-    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[57]);
+    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[58]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[58]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[59]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[59]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[60]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[60]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[61]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[61]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[62]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[62]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[63]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[63]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[64]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[65]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[65]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[66]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[66]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[68]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[68]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[69]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[69]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[70]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[71]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[71]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[72]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[73]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[73]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[75]);
+    /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[76]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[75]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[77]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[76]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[78]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[77]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[79]);
 }
 
 /// The collector's own metrics.
@@ -1741,6 +1772,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.hardware.throttle.origin", values: &["counted", "sampled"], is_upstream: false },
     Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "memory_thermal", "sw_power_cap", "sw_thermal", "sync_boost", "vr_thermal"], is_upstream: false },
     Attribute { key: "gpu.memory.count", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.coverage", values: &["complete", "partial"], is_upstream: false },
     Attribute { key: "gpu.memory.freed.ages", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.freed.sizes", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.largest", values: &[], is_upstream: false },
@@ -1865,7 +1897,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
     Attribute { key: "warptap.analysis.entry", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
-    Attribute { key: "warptap.collective.anomaly", values: &["dispute", "group_not_ended", "group_overflow", "group_not_started", "late_attached", "lost", "rank_replaced", "round_evicted", "round_stale", "unaligned", "unknown_event", "unknown_size"], is_upstream: false },
+    Attribute { key: "warptap.collective.anomaly", values: &["dispute", "group_not_ended", "group_overflow", "group_not_started", "late_attached", "lost", "rank_replaced", "round_evicted", "round_stale", "unaligned", "unknown_event", "unknown_size", "wait_unarmed"], is_upstream: false },
     Attribute { key: "warptap.collective.outcome", values: &["captured", "completed", "ended", "expired", "failed", "evicted", "nested", "polled"], is_upstream: false },
     Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
@@ -1879,7 +1911,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 78] = [
+static METRICS_ROWS: [Metric; 80] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -1948,7 +1980,9 @@ static METRICS_ROWS: [Metric; 78] = [
         unit: "By",
         instrument: Instrument::Gauge,
         description: "Device memory allocated and not freed, limited to observed allocations.",
-        attributes: &[],
+        attributes: &[
+        Use { key: attribute::GPU_MEMORY_COVERAGE, level: Level::Required },
+    ],
         stability: Stability::Development,
     },
     Metric {
@@ -1956,7 +1990,9 @@ static METRICS_ROWS: [Metric; 78] = [
         unit: "s",
         instrument: Instrument::Gauge,
         description: "Age of the oldest allocation that is not freed.",
-        attributes: &[],
+        attributes: &[
+        Use { key: attribute::GPU_MEMORY_COVERAGE, level: Level::Required },
+    ],
         stability: Stability::Development,
     },
     Metric {
@@ -2491,6 +2527,14 @@ static METRICS_ROWS: [Metric; 78] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.allocation.unknown.frees",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Number of frees of memory whose allocation was not observed or not tracked.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.allocation.untracked",
         unit: "{allocation}",
         instrument: Instrument::Counter,
@@ -2703,6 +2747,14 @@ static METRICS_ROWS: [Metric; 78] = [
         unit: "{segment}",
         instrument: Instrument::Counter,
         description: "Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.segment.unarmed",
+        unit: "{segment}",
+        instrument: Instrument::Counter,
+        description: "Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -3452,6 +3504,7 @@ pub static EVENTS: &[EventDefinition] = &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
         Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_COUNT, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_COVERAGE, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_FREED_AGES, level: Level::Conditional },
         Use { key: attribute::GPU_MEMORY_FREED_SIZES, level: Level::Conditional },
         Use { key: attribute::GPU_MEMORY_LARGEST, level: Level::Conditional },

@@ -119,7 +119,8 @@ fn upstream_names_are_upstreams() {
 #[test]
 fn a_metrics_series_are_bounded_by_its_attributes() {
     assert_eq!(metric::GPU_STEP_OUTLIERS.series_max(|_| 1), 6 * 4 * 5);
-    assert_eq!(metric::GPU_CUDA_MEMORY_LIVE.series_max(|_| 7), 1);
+    assert_eq!(metric::GPU_CUDA_MEMORY_LIVE.series_max(|_| 7), 2);
+    assert_eq!(metric::WARPTAP_STEP_UNMEASURED.series_max(|_| 7), 1);
     assert_eq!(metric_of("gpu.step.duration"), Some(&*metric::GPU_STEP_DURATION));
     assert_eq!(metric::GPU_STEP_DURATION.series_max(|_| 2), 2 * 2 * 4 * 5);
 }

@@ -185,6 +185,12 @@ pub mod flag {
     pub const POLLED: u32 = 8;
     /// A sampled call, which the folds contain, too ([`crate::detail`]).
     pub const DETAIL: u32 = 16;
+    /// The call, or work of the step, may have begun before all libraries of its process were probed, so that its
+    /// times and counts are incomplete. Set in user space.
+    pub const UNARMED: u32 = 32;
+    /// The process may have made calls before its libraries were probed: allocations from before are unknown. Set in user
+    /// space, for calls with a record of their own.
+    pub const LATE: u32 = 64;
     /// Lowest bit of [`super::Header::weight`], which extends to the last bit.
     pub const WEIGHT_AT: u32 = 8;
 }

@@ -15,6 +15,7 @@ use probe_abi::record::{RecordKind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
+use crate::arming::Arming;
 use crate::attach::{self, Attach};
 use crate::interval::Interval;
 use crate::kernel::Kernel;
@@ -24,7 +25,7 @@ use crate::publishers::Publishers;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
 use crate::under_way::CallSampler;
-use crate::{CaptureError, clock, cost};
+use crate::{CaptureError, clock, cost, proc};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
@@ -40,6 +41,7 @@ pub struct Capture {
     kernel: Kernel,
     attach: Box<dyn Attach>,
     libraries: Libraries,
+    arming: Arming,
     processes: Processes,
     publishers: Publishers,
     contexts: bool,
@@ -71,6 +73,7 @@ impl Capture {
             kernel,
             attach,
             libraries: Libraries::default(),
+            arming: Arming::default(),
             processes: Processes::default(),
             publishers: Publishers::default(),
             contexts: settings.contexts,
@@ -101,8 +104,18 @@ impl Capture {
     pub fn trace(&mut self, pid: u32) -> Result<(), CaptureError> {
         let named = self.kernel.filter.insert(pid, 1, 0);
         named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
+        self.arming.admit(pid, clock::now_ns());
         self.processes.track(pid, clock::now_ns());
         self.scan(pid, clock::now_ns(), &mut Vec::new());
+        Ok(())
+    }
+
+    /// Traces a process as [`Capture::trace`] does that has not called a GPU library yet, such as a child that waits for
+    /// a signal: its first steps are complete.
+    pub fn trace_before_first_call(&mut self, pid: u32) -> Result<(), CaptureError> {
+        self.arming.restart(pid, u64::MAX);
+        self.trace(pid)?;
+        self.arming.begin(pid, clock::now_ns());
         Ok(())
     }
 
@@ -177,20 +190,23 @@ impl Capture {
 
     fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
         match record {
-            Record::Step(step) => {
+            Record::Step(mut step) => {
                 self.ensure_described((&step.header).into(), step.header.entry_ns, into);
+                self.arming.mark_step(&mut step, proc::has_gpu_open);
                 into.push(Event::Step(step));
             }
             Record::Context(context) => {
                 self.ensure_described((&context.header).into(), context.header.entry_ns, into);
                 into.push(Event::Context(context));
             }
-            Record::Call(call) => {
+            Record::Call(mut call) => {
                 self.ensure_described((&call.header).into(), call.header.entry_ns, into);
+                self.arming.mark_call(&mut call, proc::has_gpu_open);
                 into.push(Event::Call(call));
             }
-            Record::CallArgs(args) => {
+            Record::CallArgs(mut args) => {
                 self.ensure_described((&args.header).into(), args.header.entry_ns, into);
+                self.arming.mark_args(&mut args, proc::has_gpu_open);
                 into.push(Event::CallArgs(args));
             }
             Record::Process(process) => {

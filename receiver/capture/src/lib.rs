@@ -4,6 +4,7 @@
 //! A library file is probed once, by device and inode; every process that maps it, in any container, is then traced
 //! from its first call. This crate alone uses aya, bpf(2) and /proc. It does not interpret events.
 
+mod arming;
 mod attach;
 mod btf;
 mod capture;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use probe_abi::{Library, attach_points};
 
 use crate::attach::{Attach, Attached, ProbedFile};
+use crate::clock;
 use crate::elf::{self, FoundSymbols};
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
@@ -23,6 +24,8 @@ enum State {
     Attached {
         functions: usize,
         missing: usize,
+        /// When all functions were probed, ns.
+        armed_ns: u64,
         _probes: Attached,
     },
     /// The file has none of the functions, or cannot be read or attached, with the reason.
@@ -82,18 +85,27 @@ impl Libraries {
         let opened: Vec<Result<Opened, String>> = new.values().map(|f| open_library(pid, f)).collect();
         let targets: Vec<ProbedFile<'_>> = opened.iter().flatten().map(Opened::target).collect();
         let mut attached = attach.attach_all(kernel, &targets).into_iter();
+        let armed_ns = clock::now_ns();
         for ((key, f), opened) in new.into_iter().zip(&opened) {
             let state = opened.as_ref().map_err(Clone::clone).and_then(|opened| {
                 let probes = attached.next().ok_or_else(|| "not attached".to_owned())?;
                 let probes = probes.map_err(|e| e.to_string())?;
                 let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
-                Ok(State::Attached { functions, missing, _probes: probes })
+                Ok(State::Attached { functions, missing, armed_ns, _probes: probes })
             });
             let state = state.unwrap_or_else(State::Refused);
             let entry = Entry { library: f.library, state, users: BTreeSet::new(), unused_since_ns: 0 };
             self.entries.insert(key, entry);
         }
         found.iter().map(|f| self.used(pid, f.mapping)).collect()
+    }
+
+    /// Returns when all functions of a file were probed, ns; `None` if they are not.
+    pub fn armed_ns(&self, file: &FileKey) -> Option<u64> {
+        match self.entries.get(file)?.state {
+            State::Attached { armed_ns, .. } => Some(armed_ns),
+            State::Refused(_) => None,
+        }
     }
 
     /// Adds `pid` to the users of a file and returns its coverage.

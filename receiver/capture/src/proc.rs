@@ -15,6 +15,8 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Arguments of a command line that are read, and bytes of each.
 const ARGUMENTS_MAX: usize = 64;
 const ARGUMENT_BYTES_MAX: usize = 1_024;
+/// Beginnings of the paths of device files by which NVIDIA's and AMD's drivers are used, under WSL too.
+const GPUS: [&str; 4] = ["/dev/dri/render", "/dev/dxg", "/dev/kfd", "/dev/nvidia"];
 /// Variables defined by the environment variable specification of OpenTelemetry.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
@@ -29,6 +31,21 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// Reads at most 4 MiB of a file of /proc as text, with invalid UTF-8 replaced.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns when a process started, CLOCK_MONOTONIC ns, at most 10 ms too early.
+pub fn started_ns(pid: u32) -> Option<u64> {
+    let stat = read_text(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, can contain anything; the start is the 20th field after it, in hundredths of a second.
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    ticks.checked_mul(10_000_000)?.checked_add_signed(-crate::clock::offsets().to_boottime_ns)
+}
+
+/// Returns true if the process has a GPU open, as it has before it enqueues work or allocates memory.
+pub fn has_gpu_open(pid: u32) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return true };
+    let is_gpu = |path: &Path| GPUS.iter().any(|gpu| path.to_str().is_some_and(|path| path.starts_with(gpu)));
+    files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path)))
 }
 
 /// Returns the pids of all processes.
@@ -182,6 +199,12 @@ mod tests {
         let found = environment(b"A=b\0OTEL_RESOURCE_ATTRIBUTES=x=1, y = 2,bad,=\0OTEL_SERVICE_NAME=llm\0");
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
         assert_eq!(found, [pair("service.name", "llm"), pair("x", "1"), pair("y", "2")]);
+    }
+
+    #[test]
+    fn this_process_started_before_now() {
+        let started_ns = started_ns(std::process::id()).unwrap();
+        assert!(started_ns > 0 && started_ns <= crate::clock::now_ns());
     }
 
     #[test]

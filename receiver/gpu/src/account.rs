@@ -35,6 +35,8 @@ pub(crate) struct Account {
     pub(crate) suppressed_failures: u64,
     /// Number of untracked allocations.
     pub(crate) untracked: u64,
+    /// Frees of memory whose allocation is not known.
+    pub(crate) unknown_frees: u64,
     /// Events of ended processes.
     pub(crate) orphaned: u64,
     /// Steps without durations.
@@ -103,6 +105,7 @@ impl Account {
         let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
         vec![
             sums(metric::WARPTAP_ALLOCATION_LOGS_SUPPRESSED, window, alone(self.suppressed_failures)),
+            sums(metric::WARPTAP_ALLOCATION_UNKNOWN_FREES, window, alone(self.unknown_frees)),
             sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
             sums(metric::WARPTAP_ANALYSIS_EVICTED, window, evicted),
             sums(metric::WARPTAP_COLLECTIVE_ANOMALIES, window, anomalies(&of_collectives)),
@@ -115,6 +118,7 @@ impl Account {
             sums(metric::WARPTAP_PERSISTENCE_DROPPED, window, drops),
             sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
             gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
+            sums(metric::WARPTAP_SEGMENT_UNARMED, window, alone(tally.unarmed)),
             sums(metric::WARPTAP_SEGMENT_UNASSIGNED, window, alone(tally.leftover)),
             sums(metric::WARPTAP_SEGMENT_MISSED, window, alone(tally.missed)),
             gauges(metric::WARPTAP_SERIES_OVERFLOW, window, alone(state.overflowing)),
@@ -184,6 +188,7 @@ fn anomalies(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
         (Anomaly::Unaligned, tally.unaligned),
         (Anomaly::UnknownEvent, tally.events_unknown),
         (Anomaly::UnknownSize, tally.sizes_unknown),
+        (Anomaly::WaitUnarmed, tally.waits_unarmed),
     ];
     by(attribute::WARPTAP_COLLECTIVE_ANOMALY, rows.map(|(anomaly, n)| (anomaly.as_str(), n)))
 }

@@ -36,7 +36,7 @@ use crate::detail::{Call, Trouble};
 use crate::emit;
 use crate::instruments::scope;
 use crate::memory::{self, Effect};
-use crate::traced::Traced;
+use crate::traced::{Traced, Tracking};
 
 pub use settings::{Found, Look, Settings};
 
@@ -185,8 +185,10 @@ impl Analyzer {
         if record.header.is_detail() {
             return traced.calls.push(Call::of(record), calls_max);
         }
-        if !traced.call(row, record) {
-            self.account.untracked += 1;
+        match traced.call(row, record) {
+            Tracking::Done => {}
+            Tracking::Untracked => self.account.untracked += 1,
+            Tracking::UnknownFree => self.account.unknown_frees += 1,
         }
         if record.result != 0 && matches!(Effect::of(row), Some(Effect::Allocates(_))) {
             self.allocation_failed(process, row, record, sink);

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use instrumentation::Limit;
 use probe_abi::{Action, Probe};
+use semconv::value::GpuMemoryCoverage;
 
 use self::envelope::{Envelope, Sizes};
 
@@ -69,6 +70,8 @@ pub(crate) struct Memory {
     pieces: HashMap<(Space, u64), Piece>,
     live_bytes: u64,
     was_used: bool,
+    /// Earlier allocations may be unknown.
+    is_partial: bool,
     sizes: Sizes,
     envelope: Envelope,
     /// Recent frees, newest last.
@@ -82,6 +85,7 @@ impl Default for Memory {
             pieces: HashMap::new(),
             live_bytes: 0,
             was_used: false,
+            is_partial: false,
             sizes: Sizes::default(),
             envelope: Envelope::default(),
             freed: Vec::new(),
@@ -104,6 +108,16 @@ impl Memory {
         self.live_bytes = self.live_bytes.saturating_add(piece.bytes);
         self.sizes.allocate(piece.bytes);
         true
+    }
+
+    /// Notes that the process may have allocated memory before it was observed.
+    pub(crate) fn set_partial(&mut self) {
+        self.is_partial = true;
+    }
+
+    /// Returns the part of the life of the process that the figures cover.
+    pub(crate) fn coverage(&self) -> GpuMemoryCoverage {
+        if self.is_partial { GpuMemoryCoverage::Partial } else { GpuMemoryCoverage::Complete }
     }
 
     /// Removes a freed allocation; returns its size if it is tracked.

@@ -16,6 +16,7 @@ use semconv::{attribute, metric};
 use steps::{BaselineLevel, Outlier, Step};
 
 use crate::instruments::instruments;
+use crate::memory::Memory;
 use crate::points::seconds;
 
 /// The copy direction of each counter of a step.
@@ -162,9 +163,10 @@ impl Meters {
     }
 
     /// Records allocated memory and the age of the oldest allocation, for a collection.
-    pub(crate) fn record_memory(&self, live_bytes: u64, oldest_age_ns: Option<u64>) {
-        self.live.record(live_bytes, &[]);
-        self.oldest.record(seconds(oldest_age_ns.unwrap_or(0)), &[]);
+    pub(crate) fn record_memory(&self, memory: &Memory, now_ns: u64) {
+        let coverage = [KeyValue::new(attribute::GPU_MEMORY_COVERAGE, memory.coverage().as_str())];
+        self.live.record(memory.live_bytes(), &coverage);
+        self.oldest.record(seconds(memory.oldest_age_ns(now_ns).unwrap_or(0)), &coverage);
     }
 
     /// Records the baseline of a phase, for a collection.

@@ -9,6 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use probe_abi::Probe;
+use probe_abi::record::flag;
 use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
 use steps::{BaselineLevel, Step};
@@ -79,6 +80,17 @@ pub(crate) struct Traced {
     last_step: Option<Box<Step>>,
     phases: [Phase; PHASES],
     exemplars: Vec<(GpuStepOutlier, GpuStepPhase, Exemplar)>,
+}
+
+/// Whether the effect of a call on memory is tracked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tracking {
+    /// It is, or it has none.
+    Done,
+    /// Its allocation is above the bound.
+    Untracked,
+    /// It frees memory whose allocation is not known.
+    UnknownFree,
 }
 
 impl Traced {
@@ -157,35 +169,44 @@ impl Traced {
         calls.map(|call| Inside { call, usual_s: self.operations.usual_s(call.row) }).collect()
     }
 
-    /// Records an individual call. Returns false if it allocated memory that cannot be tracked.
-    pub(crate) fn call(&mut self, row: &'static Probe, call: &CallRecord) -> bool {
+    /// Records an individual call.
+    pub(crate) fn call(&mut self, row: &'static Probe, call: &CallRecord) -> Tracking {
         self.vendor = vendor(row);
         let exit_ns = call.header.entry_ns.saturating_add(call.header.duration_ns);
         if let Some(error) = error_type(row, call.result) {
             self.operations.fail(row.id, error, exit_ns, call.header.duration_ns);
             let vendor = self.vendor;
             self.meters().error(error, vendor, row.symbol);
-            return true;
+            return Tracking::Done;
+        }
+        if call.header.flags & flag::LATE != 0 {
+            self.memory.set_partial();
         }
         match Effect::of(row) {
             Some(Effect::Allocates(space)) => self.allocate(space, call, exit_ns),
             Some(Effect::Frees(space)) => self.free(space, call, exit_ns),
-            None => true,
+            None => Tracking::Done,
         }
     }
 
-    fn allocate(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> bool {
+    fn allocate(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> Tracking {
         let vendor = self.vendor;
         self.meters().allocate(vendor, call.bytes);
-        self.memory.allocate(space, call.handle, Piece { bytes: call.bytes, at_ns: exit_ns })
+        match self.memory.allocate(space, call.handle, Piece { bytes: call.bytes, at_ns: exit_ns }) {
+            true => Tracking::Done,
+            false => Tracking::Untracked,
+        }
     }
 
-    fn free(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> bool {
+    fn free(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> Tracking {
         let vendor = self.vendor;
-        if let Some(bytes) = self.memory.free(space, call.handle, exit_ns) {
-            self.meters().free(vendor, bytes);
+        match self.memory.free(space, call.handle, exit_ns) {
+            Some(bytes) => self.meters().free(vendor, bytes),
+            // Freeing a null pointer is allowed and frees nothing.
+            None if call.handle != 0 => return Tracking::UnknownFree,
+            None => {}
         }
-        true
+        Tracking::Done
     }
 
     /// Records the work of a closed segment.
@@ -258,7 +279,7 @@ impl Traced {
     fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {
         let Some(meters) = &mut self.meters else { return Vec::new() };
         if self.memory.was_used() {
-            meters.record_memory(self.memory.live_bytes(), self.memory.oldest_age_ns(at_ns));
+            meters.record_memory(&self.memory, at_ns);
         }
         for (phase, now) in GpuStepPhase::ALL.into_iter().zip(self.phases) {
             if let Some(level) = &now.usual {

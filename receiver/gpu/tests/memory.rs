@@ -3,10 +3,13 @@
 mod common;
 
 use common::*;
+use event::Event;
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use probe_abi::record::flag;
 
 const OF_NVIDIA: &str = "gpu.api.vendor=nvidia";
+const COMPLETE: &str = "gpu.memory.coverage=complete";
 
 #[test]
 fn unfreed_allocations_are_reported() {
@@ -20,9 +23,29 @@ fn unfreed_allocations_are_reported() {
     let last = output.last_of(100);
     assert_eq!(values(last, "gpu.cuda.memory.allocations")[OF_NVIDIA], 3_570.0);
     assert_eq!(values(last, "gpu.cuda.memory.free.bytes")[OF_NVIDIA], 500.0);
-    assert_eq!(values(last, "gpu.cuda.memory.live")[""], 3_070.0);
-    let age = values(last, "gpu.cuda.memory.oldest.age")[""];
+    assert_eq!(values(last, "gpu.cuda.memory.live")[COMPLETE], 3_070.0);
+    let age = values(last, "gpu.cuda.memory.oldest.age")[COMPLETE];
     assert!((5.0..5.5).contains(&age), "{age}");
+}
+
+/// Of what a process allocated before the agent attached, only the frees are seen.
+#[test]
+fn memory_of_a_late_process_is_marked_as_partial() {
+    let mut program = Program::new(100);
+    program.free(0x10);
+    program.free(0);
+    program.allocate(0x20, 500, 0);
+    let mut events = events(&[program], false);
+    for event in &mut events {
+        if let Event::Call(call) = event {
+            call.header.flags |= flag::LATE;
+        }
+    }
+    let output = analysed(&events, Settings::default());
+    let last = output.last_of(100);
+    assert_eq!(values(last, "gpu.cuda.memory.live")["gpu.memory.coverage=partial"], 500.0);
+    assert!(values(last, "gpu.cuda.memory.oldest.age").contains_key("gpu.memory.coverage=partial"));
+    assert_eq!(values(output.account(), "warptap.allocation.unknown.frees")[""], 1.0);
 }
 
 #[test]
@@ -33,7 +56,7 @@ fn a_failed_allocation_is_an_error_only() {
     program.allocate(0x10, 10, 0);
     let output = analysed(&events(&[program], false), Settings::default());
     let last = output.last_of(100);
-    assert_eq!(values(last, "gpu.cuda.memory.live")[""], 10.0);
+    assert_eq!(values(last, "gpu.cuda.memory.live")[COMPLETE], 10.0);
     let error = "error.type=cudaErrorMemoryAllocation,gpu.api.vendor=nvidia";
     let errors = values(last, "gpu.cuda.errors");
     assert_eq!(errors[&format!("{error},gpu.cuda.operation.name=cudaMalloc")], 2.0);
@@ -57,6 +80,7 @@ fn failed_allocation_is_logged_with_held_memory() {
         ("error.type", "cudaErrorMemoryAllocation"),
         ("gpu.cuda.operation.name", "cudaMalloc"),
         ("gpu.memory.count", "1"),
+        ("gpu.memory.coverage", "complete"),
         ("gpu.memory.freed.sizes", "2097152"),
         ("gpu.memory.largest", "42949672960"),
         ("gpu.memory.live", "42949672960"),
@@ -140,10 +164,10 @@ fn pool_and_virtual_memory_is_counted() {
     program.call("cuMemCreate", US, |c| (c.handle, c.bytes, c.stream) = (Some(0x11), 900, 0));
     program.call("cuMemRelease", US, |c| (c.handle, c.stream) = (Some(0x10), 0));
     let output = analysed(&events(&[program.clone()], false), Settings::default());
-    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[""], 905.0);
+    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[COMPLETE], 905.0);
     program.call("cudaFreeAsync", US, |c| c.handle = Some(0x10));
     let output = analysed(&events(&[program], false), Settings::default());
-    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[""], 900.0);
+    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[COMPLETE], 900.0);
     assert_eq!(values(output.last_of(100), "gpu.cuda.memory.allocations")[OF_NVIDIA], 975.0);
 }
 
@@ -154,7 +178,7 @@ fn allocations_above_the_bound_are_counted_as_untracked() {
         program.call("cudaMalloc", US, |c| (c.handle, c.bytes, c.stream) = (Some(address + 1), 1, 0));
     }
     let output = analysed(&events(&[program], false), Settings::default());
-    let live = values(output.last_of(100), "gpu.cuda.memory.live")[""];
+    let live = values(output.last_of(100), "gpu.cuda.memory.live")[COMPLETE];
     let untracked = values(output.account(), "warptap.allocation.untracked")[""];
     assert_eq!(live + untracked, 20_000.0);
     assert_eq!(values(output.last_of(100), "gpu.cuda.memory.allocations")[OF_NVIDIA], 20_000.0);

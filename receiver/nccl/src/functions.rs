@@ -26,6 +26,8 @@ pub struct CallMemory {
     pub out: Vec<u64>,
     /// Value of [`Arguments::ordinal`].
     pub ordinal: Option<u64>,
+    /// Value of [`Arguments::is_unarmed`].
+    pub is_unarmed: bool,
 }
 
 /// Decodes a call of a function with these columns. `argument` returns an argument by position, `stream` the stream
@@ -51,6 +53,7 @@ pub fn read(
             reduction: at(args.reduction) as u32,
             peer: if args.peer == ArgPos::NONE { -1 } else { int(args.peer) },
             ordinal: memory.ordinal,
+            is_unarmed: memory.is_unarmed,
         }),
         Role::Init => Function::Init { out, nranks: int(args.nranks), rank: int(args.rank), id: memory.id },
         Role::InitAll => {

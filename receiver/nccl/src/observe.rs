@@ -225,6 +225,9 @@ pub struct Arguments {
     pub peer: i32,
     /// Earlier successful collectives of this process on this handle, if the source counts them; makes losses exact.
     pub ordinal: Option<u64>,
+    /// The call began before all libraries of its process were probed: a wait for it may not have been seen, so its wait
+    /// time is not reported.
+    pub is_unarmed: bool,
 }
 
 /// A call that waits for streams or orders them.

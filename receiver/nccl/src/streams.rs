@@ -25,6 +25,8 @@ pub(crate) struct Pending {
     pub(crate) op: Op,
     /// Value of [`crate::finding::Completed::message`].
     pub(crate) message: Option<u64>,
+    /// Value of [`crate::observe::Arguments::is_unarmed`].
+    pub(crate) is_unarmed: bool,
 }
 
 /// An edge: this stream waits for work enqueued on another stream before an instant.

@@ -8,6 +8,9 @@ pub struct Tally {
     pub operations: u64,
     /// Operations covered by a sync call.
     pub completed: u64,
+    /// Completed operations without a reported wait, because they began before all libraries of their process were
+    /// probed.
+    pub waits_unarmed: u64,
     /// Operations pending when their rank, stream or process ended.
     pub ended: u64,
     /// Operations pending for longer than the expiry time.

@@ -29,8 +29,17 @@ fn out() -> impl Strategy<Value = Out> {
 
 fn operation() -> impl Strategy<Value = Function> {
     let ordinal = prop_oneof![Just(None), (0u64..50).prop_map(Some), any::<u64>().prop_map(Some)];
-    let parts = (0u8..10, handle(), stream(), any::<u64>(), 0u32..14, -2i32..5, ordinal);
-    parts.prop_map(|(number, comm, stream, count, datatype, peer, ordinal)| {
+    let parts = (
+        0u8..10,
+        handle(),
+        stream(),
+        any::<u64>(),
+        0u32..14,
+        -2i32..5,
+        ordinal,
+        proptest::bool::weighted(0.1),
+    );
+    parts.prop_map(|(number, comm, stream, count, datatype, peer, ordinal, is_unarmed)| {
         let operation = Operation::from_number(number).expect("below ten");
         Function::Operation(Arguments {
             operation,
@@ -41,6 +50,7 @@ fn operation() -> impl Strategy<Value = Function> {
             reduction: 0,
             peer,
             ordinal,
+            is_unarmed,
         })
     })
 }
@@ -178,7 +188,8 @@ proptest! {
             prop_assert_eq!(tally.joined - tally.left, watch.engine.ranks().count() as u64);
             let enqueued = watch.count(|f| matches!(f, Finding::Enqueued(_))) as u64;
             prop_assert_eq!(enqueued, tally.operations + tally.captured);
-            prop_assert_eq!(watch.count(|f| matches!(f, Finding::Completed(_))) as u64, tally.completed);
+            let reported = watch.count(|f| matches!(f, Finding::Completed(_))) as u64;
+            prop_assert_eq!(reported + tally.waits_unarmed, tally.completed);
             let before = allocated_bytes();
             drop(watch.engine);
             let bytes = before - allocated_bytes();

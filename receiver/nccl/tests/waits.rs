@@ -50,6 +50,18 @@ fn stream_wait_covers_only_earlier_operations() {
     assert_eq!(watch.engine.outstanding(), 1);
 }
 
+/// The wait for an operation that began before all libraries were probed may have ended unseen.
+#[test]
+fn wait_for_an_unarmed_operation_is_counted_and_not_reported() {
+    let (mut watch, rank) = alone();
+    let unarmed = Arguments { is_unarmed: true, ..rank.arguments(Operation::AllReduce) };
+    watch.see(rank.call(at(0), 10 * US, Function::Operation(unarmed)));
+    watch.see(rank.all_reduce(at(20), 10 * US));
+    watch.see(rank.sync(at(100), at(600)));
+    check(&watch, &[(1, 70, 500)]);
+    assert_eq!(watch.engine.tally().waits_unarmed, 1);
+}
+
 #[test]
 fn wait_does_not_cover_operations_enqueued_during_it() {
     let (mut watch, rank) = alone();

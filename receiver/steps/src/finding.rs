@@ -199,12 +199,14 @@ pub struct BaselineShift {
 /// Counts of segments by what became of them, and of evictions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StepTally {
-    /// Segments received. Each is in exactly one step, or counted by `leftover`.
+    /// Segments received. Each is in exactly one step, or counted by `leftover` or `unarmed`.
     pub segments: u64,
     /// Number of steps compared with a baseline.
     pub steps: u64,
     /// Segments after the first of their step.
     pub joined: u64,
+    /// Segments left out because part of their work was enqueued before all libraries of the process were probed.
+    pub unarmed: u64,
     /// Segments of a training iteration that was incomplete when the process ended.
     pub leftover: u64,
     /// Segments whose records were lost: gaps between the sequence numbers of a stream.
@@ -227,6 +229,7 @@ impl StepTally {
         self.segments += other.segments;
         self.steps += other.steps;
         self.joined += other.joined;
+        self.unarmed += other.unarmed;
         self.leftover += other.leftover;
         self.missed = self.missed.saturating_add(other.missed);
         self.streams_evicted += other.streams_evicted;

@@ -2,7 +2,7 @@
 
 use event::ProcessId;
 use probe_abi::fold::mix;
-use probe_abi::record::StepRecord;
+use probe_abi::record::{StepRecord, flag};
 
 use crate::assemble::{Assembled, Assembler};
 use crate::finding::{Finding, StepTally};
@@ -55,6 +55,10 @@ impl Process {
         self.tally.missed = self.tally.missed.saturating_add(numbered.missed);
         if numbered.is_taken_over {
             self.assembler.end_stream(numbered.stream, out);
+        }
+        if record.header.flags & flag::UNARMED != 0 {
+            self.tally.unarmed += 1;
+            return;
         }
         self.assembler.push(&Segment { stream: numbered.stream, record: *record }, out);
     }

@@ -20,7 +20,7 @@ fn steps(events: &[Event]) -> Vec<Step> {
     };
     let steps: Vec<Step> = findings.into_iter().map(step).collect();
     let tally = engine.tally();
-    assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover, "{tally:?}");
+    assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover + tally.unarmed, "{tally:?}");
     assert_eq!(tally.steps, steps.len() as u64);
     steps
 }

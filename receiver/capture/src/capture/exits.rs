@@ -10,6 +10,7 @@ impl Capture {
     /// Appends the last totals of a process and its exit, and frees what its pid occupies.
     pub(super) fn process_exited(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         let Some(tracked) = self.processes.remove(pid) else { return };
+        self.arming.remove(pid);
         self.libraries.retain(pid, &[], at_ns);
         self.clear_runtime(pid);
         self.publishers.clear(&mut self.kernel, pid);
@@ -31,6 +32,7 @@ impl Capture {
             self.close(process, at_ns, ExitStatus::Unknown, into);
         }
         self.publishers.clear(&mut self.kernel, pid);
+        self.arming.restart(pid, at_ns);
         self.processes.track(pid, now_ns);
         self.scan(pid, now_ns, into);
     }

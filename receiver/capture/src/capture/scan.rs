@@ -5,6 +5,7 @@ use probe_abi::Library;
 use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
+use crate::arming::ArmedFile;
 use crate::libraries::{Coverage, FoundLibrary};
 use crate::maps::{self, Mapping};
 use crate::proc;
@@ -30,7 +31,7 @@ impl Capture {
     pub(super) fn scan(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
         let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
         let mappings = maps::parse(&text);
-        let (mut observed, mut gaps) = self.attach_all(pid, &mappings);
+        let (mut observed, mut gaps) = self.attach_all(pid, &mappings, None);
         self.find_contexts(pid, &mappings, &mut observed, &mut gaps);
         self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
         let Some(tracked) = self.processes.get_mut(pid) else { return };
@@ -60,7 +61,13 @@ impl Capture {
         }
     }
 
-    fn attach_all(&mut self, pid: u32, mappings: &[Mapping]) -> (Vec<String>, Vec<String>) {
+    /// Attaches to the libraries among the mappings, the first of which was made at `mapped_ns` if the kernel reported it.
+    fn attach_all(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+        mapped_ns: Option<u64>,
+    ) -> (Vec<String>, Vec<String>) {
         if pid == std::process::id() {
             return Default::default();
         }
@@ -83,7 +90,21 @@ impl Capture {
                 Coverage::Absent => {}
             }
         }
+        self.note_armed_files(pid, &found, mapped_ns);
         (observed, gaps)
+    }
+
+    /// Notes when the libraries of a process were mapped and probed.
+    fn note_armed_files(&mut self, pid: u32, found: &[FoundLibrary<'_>], mapped_ns: Option<u64>) {
+        let is_mapping_known = mapped_ns.is_some();
+        let Some(mapped_ns) = mapped_ns.or_else(|| proc::started_ns(pid)) else { return };
+        for f in found {
+            let (file, library) = (f.mapping.file, f.library);
+            if let Some(armed_ns) = self.libraries.armed_ns(&file) {
+                let file = ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known };
+                self.arming.note(pid, &file, proc::has_gpu_open);
+            }
+        }
     }
 
     /// Stores the address ranges of the runtime, by which the kernel programs suppress its own driver calls.

@@ -10,6 +10,7 @@ mod contexts;
 mod contexts_real;
 mod detail;
 mod endings;
+mod late;
 mod libraries;
 mod nccl;
 mod nccl_hash;

@@ -96,6 +96,11 @@ impl Rig {
         player_command(&all)
     }
 
+    /// Starts a player without attaching to it.
+    pub fn unattached_player(&mut self, arguments: &[&str]) -> Player {
+        Player::start(self.command(arguments, &self.dir.join("stubs"))).unwrap()
+    }
+
     fn start(&mut self, command: Command) -> Player {
         let player = Player::start(command).unwrap();
         self.attach(&player);
@@ -109,18 +114,25 @@ impl Rig {
 
     /// Attaches to a player that is ready.
     pub fn attach(&mut self, player: &Player) {
-        self.capture.trace(player.pid()).unwrap();
+        self.capture.trace_before_first_call(player.pid()).unwrap();
         let (observed, gaps) = self.capture.coverage(player.pid()).unwrap();
         assert!(!observed.is_empty(), "nothing is visible of the player: {gaps:?}");
     }
 
     /// Starts a player of a script of ranks, attaches to it and to every rank, and returns it with the pids of the ranks.
     pub fn ranks(&mut self, script: &str) -> (Player, Vec<u32>) {
+        let (player, ranks) = self.unattached_ranks(script);
+        self.attach(&player);
+        ranks.iter().for_each(|pid| self.capture.trace_before_first_call(*pid).unwrap());
+        (player, ranks)
+    }
+
+    /// Starts a player of a script of ranks, and returns it with the pids of the ranks.
+    pub fn unattached_ranks(&mut self, script: &str) -> (Player, Vec<u32>) {
         let path = self.dir.join("ranks");
         std::fs::write(&path, script).unwrap();
-        let player = self.player(&[path.to_str().unwrap()]);
+        let player = self.unattached_player(&[path.to_str().unwrap()]);
         let ranks = player.ranks().unwrap();
-        ranks.iter().for_each(|pid| self.capture.trace(*pid).unwrap());
         (player, ranks)
     }
 

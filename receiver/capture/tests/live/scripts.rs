@@ -27,12 +27,12 @@ const NESTED: &[&str] = &["faults"];
 type Shape = (u32, u64, [u64; 14], [u32; 2], String);
 
 /// A step, when it began, and when its sync call was entered and returned.
-struct Seen {
-    shape: Shape,
-    times: [u64; 3],
+pub struct Seen {
+    pub shape: Shape,
+    pub times: [u64; 3],
 }
 
-fn of_record(step: &StepRecord) -> Seen {
+pub fn of_record(step: &StepRecord) -> Seen {
     let columns = [
         Counter::Enqueues,
         Counter::Launches,
@@ -58,7 +58,7 @@ fn of_record(step: &StepRecord) -> Seen {
     }
 }
 
-fn of_line(step: &StepLine) -> Seen {
+pub fn of_line(step: &StepLine) -> Seen {
     let w = &step.work;
     let bytes = [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice];
     let [to, from, on] = bytes.map(|way| w.bytes[way as usize]);

@@ -13,7 +13,7 @@ use nccl::observe::{Function, NcclCall, OngoingCall, Out, StreamAction, StreamCa
 use nccl::{Observation, source};
 use probe_abi::counters::DropReason;
 use probe_abi::nccl::Role;
-use probe_abi::record::{Header, ROWS, StreamKey};
+use probe_abi::record::{Header, ROWS, StreamKey, flag};
 use probe_abi::{Action, ArgsSpec, Probe};
 
 use crate::collectives::launcher::environment;
@@ -151,9 +151,12 @@ fn memory(role: Role, args: &CallArgs) -> CallMemory {
             out: args.words_at_exit().collect(),
             ..CallMemory::default()
         },
-        _ => {
-            CallMemory { out: args.words_at_exit().collect(), ordinal: args.ordinal, ..CallMemory::default() }
-        }
+        _ => CallMemory {
+            out: args.words_at_exit().collect(),
+            ordinal: args.ordinal,
+            is_unarmed: args.header.flags & flag::UNARMED != 0,
+            ..CallMemory::default()
+        },
     }
 }
 

@@ -91,6 +91,7 @@ fn state(memory: &Memory, now_ns: u64) -> Vec<(&'static str, AnyValue)> {
     let freed = memory.freed();
     let mut rows = vec![
         (attribute::GPU_MEMORY_COUNT, number(memory.live_count())),
+        (attribute::GPU_MEMORY_COVERAGE, memory.coverage().as_str().into()),
         (attribute::GPU_MEMORY_LIVE, number(memory.live_bytes())),
     ];
     rows.extend(memory.largest().map(|bytes| (attribute::GPU_MEMORY_LARGEST, number(bytes))));

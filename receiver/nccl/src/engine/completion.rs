@@ -66,6 +66,10 @@ impl Engine {
 
     fn complete(&mut self, call: &StreamCall, pending: &Pending, out: &mut Vec<Finding>) {
         self.tally.completed += 1;
+        if pending.is_unarmed {
+            self.tally.waits_unarmed += 1;
+            return;
+        }
         let (op, end_ns) = (pending.op, call.exit_ns());
         let Some(member) = self.registry.members.get(pending.member) else { return };
         let (who, home, slot) = (member.who, member.communicator, member.slot);

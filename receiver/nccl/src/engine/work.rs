@@ -49,7 +49,8 @@ impl Engine {
         let message = self.message(home, who, &op).filter(|_| is_counted);
         let Some(process) = self.processes.get_mut(&call.process) else { return };
         let mut dropped = std::mem::take(&mut self.pending);
-        process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut dropped);
+        let pending = Pending { member: key, op, message, is_unarmed: arguments.is_unarmed };
+        process.streams.push(arguments.stream, pending, &mut dropped);
         self.drop_pending(&mut dropped);
         self.pending = dropped;
         out.push(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));

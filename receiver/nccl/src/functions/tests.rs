@@ -36,6 +36,7 @@ fn arguments(operation: Operation, count: u64, reduction: u32, peer: i32, comm: 
         reduction,
         peer,
         ordinal: None,
+        is_unarmed: false,
     })
 }
 

@@ -200,6 +200,7 @@ impl Rank {
             reduction: 0,
             peer: -1,
             ordinal: None,
+            is_unarmed: false,
         }
     }
 

@@ -119,7 +119,7 @@ fn run(engine: &mut Engine, events: &[Event]) -> Found {
 fn check_sound(engine: &Engine, found: &Found, segments: usize) {
     let tally = engine.tally();
     assert_eq!(tally.segments, segments as u64);
-    assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover, "{tally:?}");
+    assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover + tally.unarmed, "{tally:?}");
     assert_eq!(tally.steps, found.steps.len() as u64);
     for step in &found.steps {
         assert_eq!(step.enqueue_ns + step.wait_ns, step.duration_ns, "{step:?}");
@@ -399,6 +399,19 @@ fn unfinished_work_is_not_learnt() {
     assert!(found.steps[60].is_unfinished);
     assert_eq!((found.steps[60].baseline, found.outliers()), (None, 0));
     assert_eq!(found.steps[61].baseline.map(|l| l.count), Some(60));
+}
+
+/// After the agent has attached, the first segment of a stream contains a part of a step.
+#[test]
+fn unarmed_segments_are_in_no_step_and_counted() {
+    let mut server = Server::new(1);
+    let mut records: Vec<_> = (0..62).map(|_| server.decode(32, 10e6)).collect();
+    records[0].header.flags |= flag::UNARMED;
+    let mut engine = Engine::new(Settings::default());
+    let found = run(&mut engine, &records.into_iter().map(Event::Step).collect::<Vec<_>>());
+    assert_eq!(found.steps.len(), 61);
+    let tally = engine.tally();
+    assert_eq!((tally.unarmed, tally.missed, tally.segments), (1, 0, 62));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use event::{ExitStatus, StepRecord};
 use nccl::Operation;
 use nccl::observe::Arguments;
 use probe_abi::Library;
+use probe_abi::record::flag;
 
 use super::*;
 
@@ -72,8 +73,11 @@ fn operation_has_its_arguments() {
         reduction: 15,
         peer: 16,
         ordinal: Some(19),
+        is_unarmed: true,
     };
-    let functions = functions("ncclReduce", |args| args.ordinal = Some(19));
+    let functions = functions("ncclReduce", |args| {
+        (args.ordinal, args.header.flags) = (Some(19), flag::UNARMED);
+    });
     assert_eq!(functions, [Function::Operation(expected)]);
 }
 
