@@ -36,6 +36,8 @@ pub(crate) struct ArmedFile {
     pub(crate) mapped_ns: u64,
     /// The kernel reported the mapping; otherwise `mapped_ns` is a lower bound.
     pub(crate) is_mapping_known: bool,
+    /// When the mapping was found, ns.
+    pub(crate) noted_ns: u64,
 }
 
 /// Whether a process may have made calls before its libraries were probed.
@@ -44,8 +46,7 @@ enum Lateness {
     /// Every library was probed before its first call.
     #[default]
     Whole,
-    /// No GPU was open when the libraries were probed. If one is open later, the process was whole; a process that
-    /// never opens one is a simulator, and late.
+    /// No GPU was open when the libraries were probed. If one is open later, the process is whole.
     Unproven,
     Late,
 }
@@ -54,7 +55,9 @@ enum Lateness {
 #[derive(Debug, Default)]
 struct Process {
     files: BTreeSet<FileKey>,
-    /// No library was called before this time: the process executed its program then, or made no call, ns.
+    /// When its first library was noted, ns.
+    noted_ns: u64,
+    /// When the process executed its program, if that was seen, ns.
     since_ns: u64,
     /// When the process was added to the traced ones, ns; 0 if all processes are.
     admitted_ns: u64,
@@ -80,17 +83,15 @@ impl Arming {
         self.processes.entry(pid).or_default().admitted_ns = at_ns;
     }
 
-    /// Discards what is known of a process, and notes that it has called no library before `at_ns`. An exec may be
-    /// reported after the process was traced, and does not withdraw what was known then.
+    /// Notes that a process executed another program at `at_ns`, whose libraries are noted again. What was found later
+    /// than that, since an exec is reported with delay, is true of this program already, except that it is late.
     pub(crate) fn restart(&mut self, pid: u32, at_ns: u64) {
-        let old = self.processes.remove(&pid).unwrap_or_default();
-        let (since_ns, admitted_ns) = (at_ns.max(old.since_ns), old.admitted_ns);
-        self.processes.insert(pid, Process { since_ns, admitted_ns, ..Process::default() });
-    }
-
-    /// Notes that libraries which the process maps from now on may be called from `at_ns` on.
-    pub(crate) fn begin(&mut self, pid: u32, at_ns: u64) {
-        self.processes.entry(pid).or_default().since_ns = at_ns;
+        let process = self.processes.entry(pid).or_default();
+        if process.noted_ns < at_ns || process.lateness == Lateness::Late {
+            let (noted_ns, admitted_ns) = (process.noted_ns, process.admitted_ns);
+            *process = Process { noted_ns, admitted_ns, ..Process::default() };
+        }
+        process.since_ns = at_ns;
     }
 
     /// Removes a process.
@@ -107,6 +108,7 @@ impl Arming {
             return;
         }
         process.has_waits = true;
+        process.noted_ns = if process.noted_ns == 0 { file.noted_ns } else { process.noted_ns };
         let armed_ns = file.armed_ns.max(process.admitted_ns);
         let is_late = armed_ns > file.mapped_ns.max(process.since_ns) && !process.is_loaded_by_runtime(file);
         process.has_runtime |= file.library == Library::Cudart;
@@ -192,7 +194,7 @@ mod tests {
 
     fn file(inode: u64, library: Library, mapped_ns: u64, armed_ns: u64) -> ArmedFile {
         let file = FileKey { device: (0, 1), inode };
-        ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known: true }
+        ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known: true, noted_ns: armed_ns + 1 }
     }
 
     /// Returns a process whose runtime was mapped at 1 s and probed at 2 s.
@@ -273,6 +275,20 @@ mod tests {
         arming.restart(PID, 3 * SECOND);
         arming.note(PID, &file(1, Library::Cudart, SECOND, 2 * SECOND), |_| true);
         assert!(!is_step_marked(&mut arming, 1, 4 * SECOND, 5 * SECOND));
+    }
+
+    /// The exec was before the scan that found the libraries, and its record is read after the first calls.
+    #[test]
+    fn exec_that_is_reported_late_withdraws_no_evidence() {
+        let mut arming = Arming::default();
+        let runtime = file(1, Library::Cudart, SECOND, 2 * SECOND);
+        arming.note(PID, &runtime, |_| false);
+        arming.restart(PID, SECOND);
+        arming.note(PID, &runtime, |_| true);
+        let header = Header { pid: PID, row: malloc(), ..Header::default() };
+        let mut call = CallRecord { header, ..CallRecord::default() };
+        arming.mark_call(&mut call, |_| true);
+        assert_eq!(call.header.flags & flag::LATE, 0);
     }
 
     #[test]

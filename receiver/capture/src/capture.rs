@@ -110,15 +110,6 @@ impl Capture {
         Ok(())
     }
 
-    /// Traces a process as [`Capture::trace`] does that has not called a GPU library yet, such as a child that waits for
-    /// a signal: its first steps are complete.
-    pub fn trace_before_first_call(&mut self, pid: u32) -> Result<(), CaptureError> {
-        self.arming.restart(pid, u64::MAX);
-        self.trace(pid)?;
-        self.arming.begin(pid, clock::now_ns());
-        Ok(())
-    }
-
     /// Sets which folded calls of a process are also recorded individually; `None` restores the default of the
     /// settings. Such records are marked ([`probe_abi::record::Header::is_detail`]); launches, whose return is not probed,
     /// and queries have none. Returns false, and changes nothing, if the process has ended or its slot is taken.

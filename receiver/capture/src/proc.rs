@@ -15,8 +15,9 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Arguments of a command line that are read, and bytes of each.
 const ARGUMENTS_MAX: usize = 64;
 const ARGUMENT_BYTES_MAX: usize = 1_024;
-/// Beginnings of the paths of device files by which NVIDIA's and AMD's drivers are used, under WSL too.
-const GPUS: [&str; 4] = ["/dev/dri/render", "/dev/dxg", "/dev/kfd", "/dev/nvidia"];
+/// Beginnings of the paths of device files by which NVIDIA's and AMD's drivers are used, under WSL too, and of the file
+/// that the simulator has in their place.
+const GPUS: [&str; 5] = ["/dev/dri/render", "/dev/dxg", "/dev/kfd", "/dev/nvidia", "/memfd:warptap-stub-gpu"];
 /// Variables defined by the environment variable specification of OpenTelemetry.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";

@@ -8,7 +8,7 @@ use super::Capture;
 use crate::arming::ArmedFile;
 use crate::libraries::{Coverage, FoundLibrary};
 use crate::maps::{self, Mapping};
-use crate::proc;
+use crate::{clock, proc};
 
 impl Capture {
     /// Tracks new processes and ends those that are gone.
@@ -101,7 +101,8 @@ impl Capture {
         for f in found {
             let (file, library) = (f.mapping.file, f.library);
             if let Some(armed_ns) = self.libraries.armed_ns(&file) {
-                let file = ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known };
+                let noted_ns = clock::now_ns();
+                let file = ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known, noted_ns };
                 self.arming.note(pid, &file, proc::has_gpu_open);
             }
         }

@@ -117,15 +117,14 @@ fn allocations_of_a_late_process_are_marked() {
     for is_late in [false, true] {
         let mut player = rig.unattached_player(&arguments);
         let pid = player.pid();
-        match is_late {
-            true => {
-                player.go().unwrap();
-                rig.capture.trace(pid).unwrap();
-            }
-            false => {
-                rig.capture.trace_before_first_call(pid).unwrap();
-                player.go().unwrap();
-            }
+        if is_late {
+            player.go().unwrap();
+            let has_begun = |rig: &mut Rig| std::fs::metadata(rig.oracle()).is_ok_and(|log| log.len() > 0);
+            rig.wait("the first calls", has_begun);
+        }
+        rig.capture.trace(pid).unwrap();
+        if !is_late {
+            player.go().unwrap();
         }
         rig.wait("allocations", |rig| rig.events.iter().filter(is_allocation).count() > 20);
         let flags = |e: &Event| if let Event::Call(c) = e { c.header.flags & flag::LATE } else { 0 };

@@ -114,7 +114,7 @@ impl Rig {
 
     /// Attaches to a player that is ready.
     pub fn attach(&mut self, player: &Player) {
-        self.capture.trace_before_first_call(player.pid()).unwrap();
+        self.capture.trace(player.pid()).unwrap();
         let (observed, gaps) = self.capture.coverage(player.pid()).unwrap();
         assert!(!observed.is_empty(), "nothing is visible of the player: {gaps:?}");
     }
@@ -123,7 +123,7 @@ impl Rig {
     pub fn ranks(&mut self, script: &str) -> (Player, Vec<u32>) {
         let (player, ranks) = self.unattached_ranks(script);
         self.attach(&player);
-        ranks.iter().for_each(|pid| self.capture.trace_before_first_call(*pid).unwrap());
+        ranks.iter().for_each(|pid| self.capture.trace(*pid).unwrap());
         (player, ranks)
     }
 

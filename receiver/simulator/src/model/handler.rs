@@ -15,7 +15,7 @@ use super::driver::run_by_driver;
 use super::forward::WORDS_MAX;
 use super::order::{Order, set_next, take_next};
 use super::passed::{PassedWords, PendingCall, call_words};
-use super::{clock, share, thread};
+use super::{clock, gpu_file, share, thread};
 
 /// Handles the calls of a library that contains a device model.
 pub(super) extern "C" fn device_handler(index: u32, registers: *const u64, stack: *const u64) -> u64 {
@@ -29,6 +29,7 @@ pub(super) extern "C" fn forward_handler(index: u32, registers: *const u64, stac
 
 fn handle(index: u32, words: PassedWords, run: fn(&PendingCall) -> u64) -> u64 {
     let began_ns = clock::now_ns();
+    gpu_file::open();
     let Some(function) = StubFunction::at(index as usize) else { return result::INVALID_VALUE };
     let mut order = take_next();
     announce(&order);

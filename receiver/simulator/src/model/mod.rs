@@ -19,6 +19,7 @@ pub mod driver;
 pub mod entry;
 pub mod extra;
 pub mod forward;
+mod gpu_file;
 pub mod handler;
 pub mod link;
 pub mod memory;

@@ -32,7 +32,7 @@ impl Live {
         let ranks = player.ranks().context("cannot find the ranks")?;
         let alive = if ranks.is_empty() { vec![player.pid()] } else { ranks };
         for pid in &alive {
-            capture.trace_before_first_call(*pid)?;
+            capture.trace(*pid)?;
         }
         let playing = std::thread::spawn(move || {
             player.go()?;
