@@ -94,6 +94,11 @@ impl Arming {
         process.since_ns = at_ns;
     }
 
+    /// Returns true if libraries of the process were noted before.
+    pub(crate) fn knows(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| !p.files.is_empty())
+    }
+
     /// Removes a process.
     pub(crate) fn remove(&mut self, pid: u32) {
         self.processes.remove(&pid);

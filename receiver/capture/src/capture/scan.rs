@@ -96,6 +96,8 @@ impl Capture {
 
     /// Notes when the libraries of a process were mapped and probed.
     fn note_armed_files(&mut self, pid: u32, found: &[FoundLibrary<'_>], mapped_ns: Option<u64>) {
+        // Of a process that is scanned for the first time, older mappings were not reported.
+        let mapped_ns = mapped_ns.filter(|_| self.arming.knows(pid));
         let is_mapping_known = mapped_ns.is_some();
         let Some(mapped_ns) = mapped_ns.or_else(|| proc::started_ns(pid)) else { return };
         for f in found {

@@ -145,7 +145,9 @@ fn check_waits(reported: &Reported, logs: &BTreeMap<u32, RankLog>, began_ns: u64
         assert!(c.op.entry_ns >= began_ns, "began before the probes: {c:?}");
         let (operation, wait) = logs[&c.who.process.pid].at(c.op.entry_ns)?;
         let truth_ns = wait.exit_ns - operation.exit_ns;
+        // Both ends are within the calls, so that a difference is time that the rank lost before it logged.
         assert!(wait.enter_ns < c.end_ns && c.end_ns <= wait.exit_ns, "{c:?} is not the wait {wait:?}");
+        assert!(c.op.enqueued_ns <= operation.exit_ns, "{c:?} is not the collective {operation:?}");
         Some(c.barrier_wait_ns.abs_diff(truth_ns))
     };
     // The last wait of each rank is logged after it ended, when the job may have been killed.
