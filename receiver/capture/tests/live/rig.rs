@@ -140,8 +140,12 @@ impl Rig {
     pub fn follow_exec(&mut self, player: &mut Player) {
         let pid = player.pid();
         player.go().unwrap();
-        // The second program says that it is ready, too.
-        player.ready().unwrap();
+        std::thread::scope(|scope| {
+            // The second program says that it is ready, too. Records are read meanwhile: whether a program has a GPU
+            // open is known only until it executes another one.
+            let ready = scope.spawn(|| player.ready().unwrap());
+            self.wait("the second program", |_| ready.is_finished());
+        });
         self.wait("the exec", |rig| {
             rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
         });
