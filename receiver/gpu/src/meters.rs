@@ -48,9 +48,14 @@ pub(crate) struct Meters {
     /// Attributes of the process's model, on every duration.
     model: Vec<KeyValue>,
     by_outlier: BTreeMap<(GpuStepOutlier, GpuStepPhase), Vec<KeyValue>>,
-    /// Bytes since the last collection by vendor: copied, in the order of [`COPIES`], then filled.
-    bytes: [[u64; COPIES.len() + 1]; GpuApiVendor::ALL.len()],
+    /// Bytes since the last collection by vendor.
+    bytes: [Bytes; GpuApiVendor::ALL.len()],
+    /// Bytes since the last collection of segments that ended without a call, before any call had shown the vendor.
+    unattributed: Bytes,
 }
+
+/// Bytes copied, in the order of [`COPIES`], then filled.
+type Bytes = [u64; COPIES.len() + 1];
 
 impl Meters {
     /// Creates empty instruments.
@@ -75,6 +80,7 @@ impl Meters {
             model: Vec::new(),
             by_outlier: BTreeMap::new(),
             bytes: Default::default(),
+            unattributed: Bytes::default(),
         }
     }
 
@@ -109,15 +115,20 @@ impl Meters {
         }
     }
 
-    /// Adds the copied and filled bytes of a segment.
-    pub(crate) fn work(&mut self, vendor: GpuApiVendor, record: &StepRecord) {
+    /// Adds the copied and filled bytes of a segment. Those without a vendor are added to the one known at the collection.
+    pub(crate) fn work(&mut self, vendor: Option<GpuApiVendor>, record: &StepRecord) {
         let counters = COPIES.map(|(counter, _)| counter).into_iter().chain([Work::BytesFilled]);
-        for (bytes, counter) in self.bytes[vendor as usize].iter_mut().zip(counters) {
+        let bytes = vendor.map_or(&mut self.unattributed, |vendor| &mut self.bytes[vendor as usize]);
+        for (bytes, counter) in bytes.iter_mut().zip(counters) {
             *bytes = bytes.saturating_add(record.work[counter as usize]);
         }
     }
 
-    fn record_bytes(&mut self) {
+    fn record_bytes(&mut self, vendor: GpuApiVendor) {
+        let unattributed = std::mem::take(&mut self.unattributed);
+        for (bytes, more) in self.bytes[vendor as usize].iter_mut().zip(unattributed) {
+            *bytes = bytes.saturating_add(more);
+        }
         let bytes = std::mem::take(&mut self.bytes);
         for (vendor, bytes) in GpuApiVendor::ALL.into_iter().zip(bytes) {
             let [copied @ .., filled] = bytes;
@@ -186,9 +197,9 @@ impl Meters {
         self.host_bound.record(host_bound, &[KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str())]);
     }
 
-    /// Returns all metrics.
-    pub(crate) fn collect(&mut self) -> Vec<Metric> {
-        self.record_bytes();
+    /// Returns all metrics. `vendor` is that of the process's GPU library.
+    pub(crate) fn collect(&mut self, vendor: GpuApiVendor) -> Vec<Metric> {
+        self.record_bytes(vendor);
         self.instruments.collect()
     }
 }

@@ -112,8 +112,13 @@ impl Operation {
     }
 }
 
+/// Returns the vendor that a call of the row shows; `None` for collectives, since RCCL exports NCCL's names.
+pub(crate) fn shown_vendor(row: &Probe) -> Option<value::GpuApiVendor> {
+    (row.library != Library::Nccl).then(|| vendor(row))
+}
+
 /// Returns the vendor of the row's library.
-pub(crate) fn vendor(row: &Probe) -> value::GpuApiVendor {
+fn vendor(row: &Probe) -> value::GpuApiVendor {
     match row.library {
         Library::Amdhip => value::GpuApiVendor::Amd,
         Library::Cuda | Library::Cudart | Library::Nccl => value::GpuApiVendor::Nvidia,

@@ -23,7 +23,7 @@ use crate::detail::Calls;
 use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
-use crate::operations::{Operations, vendor};
+use crate::operations::{Operations, shown_vendor};
 use crate::outlier::{Inside, SpanIds};
 use crate::points::{seconds, text};
 use crate::{resource, service};
@@ -62,7 +62,8 @@ pub(crate) struct Traced {
     resource: Resource,
     provider: Option<String>,
     model: Option<String>,
-    vendor: GpuApiVendor,
+    /// Vendor of the GPU library that was called last; `None` before the first call that shows it.
+    vendor: Option<GpuApiVendor>,
     first_seen_ns: u64,
     /// The start in ns since 1970, fixed at the first collection so that setting the clock does not move it.
     start_unix: Option<u64>,
@@ -103,7 +104,7 @@ impl Traced {
             resource: Resource::default(),
             provider: None,
             model: None,
-            vendor: GpuApiVendor::Nvidia,
+            vendor: None,
             first_seen_ns,
             start_unix: None,
             last_seen_ns: first_seen_ns,
@@ -152,14 +153,19 @@ impl Traced {
         (self.provider.as_deref(), self.model.as_deref())
     }
 
-    /// Returns the vendor of the GPU library that the process uses.
+    /// Returns the vendor of the GPU library that the process uses; NVIDIA if no call has shown it.
     pub(crate) fn vendor(&self) -> GpuApiVendor {
-        self.vendor
+        self.vendor.unwrap_or(GpuApiVendor::Nvidia)
+    }
+
+    /// Stores the vendor of a row's library, if the row shows one.
+    fn use_library(&mut self, row: u16) {
+        self.vendor = probe_abi::row(row).and_then(shown_vendor).or(self.vendor);
     }
 
     /// Replaces the total of a function.
     pub(crate) fn operation(&mut self, total: &OperationTotal) {
-        self.vendor = probe_abi::row(total.row).map_or(self.vendor, vendor);
+        self.use_library(total.row);
         self.operations.replace(total);
     }
 
@@ -171,11 +177,11 @@ impl Traced {
 
     /// Records an individual call.
     pub(crate) fn call(&mut self, row: &'static Probe, call: &CallRecord) -> Tracking {
-        self.vendor = vendor(row);
+        self.use_library(row.id);
         let exit_ns = call.header.entry_ns.saturating_add(call.header.duration_ns);
         if let Some(error) = error_type(row, call.result) {
             self.operations.fail(row.id, error, exit_ns, call.header.duration_ns);
-            let vendor = self.vendor;
+            let vendor = self.vendor();
             self.meters().error(error, vendor, row.symbol);
             return Tracking::Done;
         }
@@ -190,7 +196,7 @@ impl Traced {
     }
 
     fn allocate(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> Tracking {
-        let vendor = self.vendor;
+        let vendor = self.vendor();
         self.meters().allocate(vendor, call.bytes);
         match self.memory.allocate(space, call.handle, Piece { bytes: call.bytes, at_ns: exit_ns }) {
             true => Tracking::Done,
@@ -199,7 +205,7 @@ impl Traced {
     }
 
     fn free(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> Tracking {
-        let vendor = self.vendor;
+        let vendor = self.vendor();
         match self.memory.free(space, call.handle, exit_ns) {
             Some(bytes) => self.meters().free(vendor, bytes),
             // Freeing a null pointer is allowed and frees nothing.
@@ -211,7 +217,7 @@ impl Traced {
 
     /// Records the work of a closed segment.
     pub(crate) fn segment(&mut self, record: &StepRecord) {
-        self.vendor = probe_abi::row(record.header.row).map_or(self.vendor, vendor);
+        self.use_library(record.header.row);
         let vendor = self.vendor;
         self.meters().work(vendor, record);
     }
@@ -277,6 +283,7 @@ impl Traced {
     }
 
     fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {
+        let vendor = self.vendor();
         let Some(meters) = &mut self.meters else { return Vec::new() };
         if self.memory.was_used() {
             meters.record_memory(&self.memory, at_ns);
@@ -289,7 +296,7 @@ impl Traced {
                 meters.share(phase, now.host_bound_ns as f64 / now.steps_ns as f64);
             }
         }
-        meters.collect()
+        meters.collect(vendor)
     }
 
     fn attach_exemplars(&mut self, metrics: &mut [Metric]) {

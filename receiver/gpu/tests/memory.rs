@@ -3,9 +3,10 @@
 mod common;
 
 use common::*;
-use event::Event;
+use event::{Event, OperationTotal, ProcessId};
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use probe_abi::Direction;
 use probe_abi::record::flag;
 
 const OF_NVIDIA: &str = "gpu.api.vendor=nvidia";
@@ -198,6 +199,22 @@ fn copies_are_summed_by_direction_and_fills_separately() {
     assert_eq!(copied["cuda.memcpy.kind=MemcpyHostToDevice,gpu.api.vendor=nvidia"], to_device);
     assert_eq!(copied["cuda.memcpy.kind=MemcpyDeviceToHost,gpu.api.vendor=nvidia"], f64::from(61 * 512));
     assert_eq!(values(last, "gpu.cuda.memset.bytes")[OF_NVIDIA], 640.0);
+}
+
+/// What an ended process had enqueued is reported without a call; it was attributed to NVIDIA. So was everything of a
+/// process after totals of RCCL, which exports NCCL's names.
+#[test]
+fn copies_of_hip_processes_are_of_amd() {
+    let mut program = Program::new(100);
+    program.call("hipMemcpyAsync", US, |c| (c.bytes, c.direction) = (4096, Direction::HostToDevice));
+    let mut events = events(&[program], true);
+    let process = ProcessId { pid: 100, start_ns: 100_000 };
+    let rccl = OperationTotal { process, row: row("ncclAllReduce"), calls: 1, ..OperationTotal::default() };
+    let last = events.len() - 1;
+    events.insert(last, Event::Operation(Box::new(rccl)));
+    let output = analysed(&events, Settings::default());
+    let copied = values(output.last_of(100), "gpu.cuda.memory.copy.bytes");
+    assert_eq!(copied.keys().collect::<Vec<_>>(), ["cuda.memcpy.kind=MemcpyHostToDevice,gpu.api.vendor=amd"]);
 }
 
 #[test]
