@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use event::Event;
+use event::{Account, Event};
 use gpu::{Analyzer, Settings};
 
 use crate::cli::DemoArgs;
@@ -39,6 +39,11 @@ pub fn player(arguments: Vec<OsString>) -> anyhow::Result<()> {
 trait Stage {
     /// Appends the events since the last call; returns false at the end.
     fn read(&mut self, into: &mut Vec<Event>) -> anyhow::Result<bool>;
+
+    /// Returns the counters of the probes at the end, if they are not among the events.
+    fn last_account(&self) -> Option<Account> {
+        None
+    }
 }
 
 /// Runs the command.
@@ -82,7 +87,7 @@ fn show(stage: &mut dyn Stage, screen: &mut Screen, mut out: Lines) -> anyhow::R
     loop {
         let has_more = stage.read(&mut events)?;
         for event in events.drain(..) {
-            screen.account(&event);
+            screen.observe(&event);
             analyzer.observe_with(&event, &mut sink, &mut |finding| screen.see(finding));
         }
         if !has_more {
@@ -93,6 +98,9 @@ fn show(stage: &mut dyn Stage, screen: &mut Screen, mut out: Lines) -> anyhow::R
             screen.draw();
         }
         std::thread::sleep(POLL);
+    }
+    if let Some(account) = stage.last_account() {
+        screen.set_account(account);
     }
     analyzer.finish_with(&mut sink, &mut |finding| screen.see(finding));
     out.finish()?;

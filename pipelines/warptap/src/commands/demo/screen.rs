@@ -33,6 +33,8 @@ pub(super) struct Screen {
     summary: Summary,
     latest: Vec<(Phase, Latest)>,
     account: Account,
+    /// Time of the first event, ns; counters are since then.
+    first_ns: Option<u64>,
     /// The current second and the outliers shown in it.
     shown: (u64, u32),
 }
@@ -48,6 +50,7 @@ impl Screen {
             summary: Summary::default(),
             latest: Vec::new(),
             account: Account::default(),
+            first_ns: None,
             shown: (0, 0),
         }
     }
@@ -62,11 +65,17 @@ impl Screen {
         self.began = Instant::now();
     }
 
-    /// Stores the latest counters of the probes.
-    pub(super) fn account(&mut self, event: &Event) {
+    /// Stores the time of the first event and the latest counters of the probes.
+    pub(super) fn observe(&mut self, event: &Event) {
+        self.first_ns = self.first_ns.or(event.at_ns());
         if let Event::Account(account) = event {
-            self.account = (**account).clone();
+            self.set_account((**account).clone());
         }
+    }
+
+    /// Stores the counters of the probes.
+    pub(super) fn set_account(&mut self, account: Account) {
+        self.account = account;
     }
 
     /// Adds a finding to the summary; shows outliers, baseline shifts and collective findings.
@@ -188,8 +197,7 @@ impl Screen {
 
     fn cost(&self) -> String {
         let a = &self.account;
-        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
-        let share = a.runs as f64 * a.run_cost_ns as f64 / 1e9 / seconds * 100.0;
+        let share = a.runs as f64 * a.run_cost_ns as f64 / 1e9 / self.counted_s().max(1e-9) * 100.0;
         format!(
             "probes   {} hits, {} folded in the kernel, {} records, {} lost; {share:.2} % of one core at {} a hit",
             a.hits,
@@ -200,6 +208,29 @@ impl Screen {
         )
     }
 
+    /// Returns the time that the counters are of, in seconds.
+    fn counted_s(&self) -> f64 {
+        self.account.at_ns.saturating_sub(self.first_ns.unwrap_or(0)) as f64 / 1e9
+    }
+
+    /// Returns what became of every hit, and in which time.
+    fn fates(&self) -> String {
+        let a = &self.account;
+        if a.hits == 0 {
+            return "no hit was counted".to_owned();
+        }
+        let balanced =
+            if a.is_balanced() { "every hit is accounted for" } else { "some calls were in progress" };
+        format!(
+            "{balanced}: {} folded + {} sampled out + {} delivered + {} dropped in {:.1} s",
+            a.folded,
+            a.sampled_out,
+            a.delivered,
+            a.lost(),
+            self.counted_s()
+        )
+    }
+
     /// Prints the summary table, the counters and the path of the telemetry file.
     pub(super) fn end(&mut self, path: &Path, lines: u64) {
         self.terminal.status(&[]);
@@ -207,16 +238,7 @@ impl Screen {
         self.summary.table().iter().for_each(|row| self.terminal.line(row));
         let cost = self.cost();
         self.terminal.line(&cost);
-        let account = &self.account;
-        let balanced =
-            if account.is_balanced() { "every hit is accounted for" } else { "some calls were in progress" };
-        self.terminal.line(&format!(
-            "         {balanced}: {} folded + {} sampled out + {} delivered + {} dropped",
-            account.folded,
-            account.sampled_out,
-            account.delivered,
-            account.lost()
-        ));
+        self.terminal.line(&format!("         {}", self.fates()));
         self.terminal.line(&format!("OTLP     {lines} requests, not sent: {}", path.display()));
     }
 }
