@@ -30,6 +30,7 @@ mod unfinished;
 pub use capture::Capture;
 pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
+pub use proc::process_of;
 pub use readiness::{Check, Readiness, checks};
 pub use settings::Settings;
 

@@ -56,6 +56,12 @@ pub fn pids() -> BTreeSet<u32> {
     entries.flatten().filter_map(number).collect()
 }
 
+/// Returns the pid of the process that a process or thread id belongs to; `None` if there is none.
+pub fn process_of(id: u32) -> Option<u32> {
+    let status = read_text(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
 /// Describes a process; what can no longer be read stays empty.
 pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
     let dir = format!("/proc/{}", process.pid);
@@ -206,6 +212,14 @@ mod tests {
     fn this_process_started_before_now() {
         let started_ns = started_ns(std::process::id()).unwrap();
         assert!(started_ns > 0 && started_ns <= crate::clock::now_ns());
+    }
+
+    #[test]
+    fn threads_belong_to_their_process() {
+        let own = std::process::id();
+        let task = fs::read_dir("/proc/self/task").unwrap().flatten().last().unwrap();
+        let thread = task.file_name().to_str().unwrap().parse().unwrap();
+        assert_eq!((process_of(own), process_of(thread), process_of(u32::MAX)), (Some(own), Some(own), None));
     }
 
     #[test]

@@ -26,6 +26,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Records until the time limit or a signal, and prints the number of events and steps.
 pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
+    args.pids.iter().try_for_each(|pid| check_pid(*pid))?;
     let path = args.out.display();
     let file = File::create_new(&args.out).with_context(|| format!("cannot create {path}"))?;
     let recorded = record(args, file);
@@ -40,6 +41,15 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
         count(steps, "step")
     ));
     Ok(())
+}
+
+/// Checks that a pid is that of a process; a recording of any other id would be empty.
+fn check_pid(pid: u32) -> anyhow::Result<()> {
+    match capture::process_of(pid) {
+        Some(process) if process == pid => Ok(()),
+        Some(process) => bail!("--pid {pid} is a thread of process {process}: expected the pid of a process"),
+        None => bail!("--pid {pid}: there is no such process"),
+    }
 }
 
 fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
