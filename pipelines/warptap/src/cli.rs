@@ -186,7 +186,8 @@ pub struct ReplayArgs {
     /// Write the telemetry to this file as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write every step to this file as JSON lines
+    /// Write every step to this file as JSON lines; copied_bytes is between host and device, device_copied_bytes on and
+    /// between devices
     #[arg(long, value_name = "FILE")]
     pub steps: Option<PathBuf>,
     /// A configuration whose pipelines process the telemetry; its receivers are not started.

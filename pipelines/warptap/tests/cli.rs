@@ -97,6 +97,52 @@ fn a_replay_lists_every_counted_step() {
     assert!(!slow.is_empty() && slow.iter().all(|step| step["phase"] == "decode"), "{slow:?}");
 }
 
+/// It recorded nothing and exited 0.
+#[test]
+fn record_needs_an_existing_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = ["record", "--seconds", "0.1", "--pid", "4294967295", "--out", out.to_str().unwrap()];
+    check(&args, 1, "", "Error: --pid 4294967295: there is no such process\n");
+    assert!(!out.exists());
+}
+
+/// Copies on the device were in no field.
+#[test]
+fn every_copied_byte_of_a_step_is_in_a_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trace, steps) = (dir.path().join("trace.json"), dir.path().join("steps"));
+    let copy = |n: u64, kind: &str, bytes: u64| {
+        format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "pid": 1, "tid": 1, "ts": {n},
+              "dur": 1, "args": {{"correlation": {n}}}}}, {{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy {kind}",
+              "pid": 0, "tid": 7, "ts": {n}, "dur": 1, "args": {{"correlation": {n}, "stream": 7, "bytes": {bytes}}}}}"#
+        )
+    };
+    let copies = [copy(10, "HtoD", 1), copy(20, "DtoH", 10), copy(30, "DtoD", 100)].join(",");
+    let sync = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, "ts": 40, "dur": 5}"#;
+    std::fs::write(&trace, format!(r#"{{"traceEvents": [{copies}, {sync}]}}"#)).unwrap();
+    let run = warptap(&["replay"]).arg(&trace).arg("--steps").arg(&steps).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let step: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&steps).unwrap()).unwrap();
+    assert_eq!((&step["copied_bytes"], &step["device_copied_bytes"]), (&11.into(), &100.into()), "{step}");
+}
+
+/// It printed "0 steps" and no reason.
+#[test]
+fn replay_names_the_categories_of_an_unknown_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.json");
+    let entries = r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1},
+        {"ph": "X", "cat": "Laufzeit", "name": "b", "pid": 1, "tid": 1, "ts": 2}, {"ph": "M", "name": "c"}]}"#;
+    std::fs::write(&trace, entries).unwrap();
+    let run = warptap(&["replay"]).arg(&trace).output().unwrap();
+    let stdout = String::from_utf8(run.stdout).unwrap();
+    let want = "no call of a GPU library is recognised; categories of the trace: none or others (1), Laufzeit (1), \
+                cpu_op (1); expected cuda_runtime, cuda_driver, hip_runtime or Runtime";
+    assert!(stdout.lines().any(|line| line.trim() == want), "{stdout}");
+}
+
 /// One configuration with a mistake of every kind: all of them are reported by one run.
 #[test]
 fn one_run_reports_mistakes_of_every_kind() {

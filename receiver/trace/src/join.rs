@@ -90,6 +90,7 @@ impl Collector {
 
     pub(super) fn take(&mut self, row: &Row) -> Result<(), TraceError> {
         self.stats.entries += 1;
+        self.count_category(&row.category_name);
         match (row.phase, row.category) {
             (b'M', _) => self.take_name(row),
             (b'X', Category::Call) => return self.take_call(row),
@@ -99,6 +100,17 @@ impl Collector {
             _ => {}
         }
         Ok(())
+    }
+
+    fn count_category(&mut self, name: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        let categories = &mut self.stats.categories;
+        let has_room = categories.len() < Stats::CATEGORIES || categories.contains_key(&*name);
+        let name = if has_room { &*name } else { "" };
+        match categories.get_mut(name) {
+            Some(count) => *count += 1,
+            None => drop(categories.insert(name.to_owned(), 1)),
+        }
     }
 
     fn take_name(&mut self, row: &Row) {

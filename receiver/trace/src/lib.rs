@@ -77,6 +77,8 @@ pub struct Stats {
     pub calls: BTreeMap<&'static str, u64>,
     /// Calls of functions without a probe row by name; above [`Stats::IGNORED`] names, under "".
     pub ignored: BTreeMap<String, u64>,
+    /// Entries by category (`cat`); those without one and, above [`Stats::CATEGORIES`] names, of further ones under "".
+    pub categories: BTreeMap<String, u64>,
     /// Kernels, copies and fills on the device.
     pub device_rows: u64,
     /// Device rows whose call is not in the trace.
@@ -92,6 +94,31 @@ pub struct Stats {
 impl Stats {
     /// Maximum number of names in [`Stats::ignored`].
     pub const IGNORED: usize = 1024;
+    /// Maximum number of names in [`Stats::categories`].
+    pub const CATEGORIES: usize = 64;
+
+    /// Describes what the trace contains if no call of a GPU library was recognised in it; `None` if one was.
+    pub fn unrecognised(&self) -> Option<String> {
+        if !self.calls.is_empty() {
+            return None;
+        }
+        let named = |(name, count): (&String, &u64)| match name.as_str() {
+            "" => format!("none or others ({count})"),
+            name => format!("{name} ({count})"),
+        };
+        let held: Vec<String> = self.categories.iter().map(named).collect();
+        Some(match held.is_empty() {
+            true => format!(
+                "no call of a GPU library is recognised: the trace has no entries; expected {}",
+                row::CALLS
+            ),
+            false => format!(
+                "no call of a GPU library is recognised; categories of the trace: {}; expected {}",
+                held.join(", "),
+                row::CALLS
+            ),
+        })
+    }
 }
 
 /// A complete trace.

@@ -51,6 +51,14 @@ impl<'a> Replay<'a> {
             _ => Err(ReplayError::Unknown(head)),
         }
     }
+
+    /// Describes what a trace contains in which no call was recognised; `None` for other inputs.
+    pub fn unrecognised(&self) -> Option<String> {
+        match self {
+            Replay::Recording(_) => None,
+            Replay::Trace(events) => events.trace().stats.unrecognised(),
+        }
+    }
 }
 
 impl EventSource for Replay<'_> {

@@ -9,6 +9,11 @@ use super::TraceError;
 use super::json::{Json, Kind};
 use super::number::{integer, nanoseconds, unsigned};
 
+/// The categories of calls of GPU libraries, for messages.
+pub(super) const CALLS: &str = "cuda_runtime, cuda_driver, hip_runtime or Runtime";
+/// Maximum bytes of a category's name that are stored.
+const CATEGORY_BYTES_MAX: usize = 64;
+
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Category {
@@ -52,6 +57,8 @@ pub(super) struct Row {
     /// The letter of `ph`: X for a time range, M for a name.
     pub(super) phase: u8,
     pub(super) category: Category,
+    /// Name of the category, at most [`CATEGORY_BYTES_MAX`] bytes of it.
+    pub(super) category_name: Vec<u8>,
     pub(super) name: Vec<u8>,
     pub(super) pid: Option<u32>,
     pub(super) tid: Option<u32>,
@@ -84,10 +91,12 @@ pub(super) struct Args {
 impl Row {
     /// Reads the next entry into `self`, reusing the memory of its strings.
     pub(super) fn read(&mut self, json: &mut Json<'_>) -> Result<(), TraceError> {
-        let (mut name, mut label) = (std::mem::take(&mut self.name), std::mem::take(&mut self.args.label));
-        name.clear();
-        label.clear();
-        *self = Row { name, args: Args { label, ..Args::default() }, ..Row::default() };
+        let texts = [&mut self.name, &mut self.args.label, &mut self.category_name];
+        let [name, label, category_name] = texts.map(|text| {
+            text.clear();
+            std::mem::take(text)
+        });
+        *self = Row { name, category_name, args: Args { label, ..Args::default() }, ..Row::default() };
         json.begin_object()?;
         let mut first = true;
         while let Some(key) = json.next_key(&mut first)? {
@@ -106,7 +115,7 @@ impl Row {
             Field::Other => json.skip()?,
             _ if self.is_of_no_use() => json.skip()?,
             Field::Phase => self.phase = json.text()?.first().copied().unwrap_or(0),
-            Field::Category => self.category = Category::of(json.text()?),
+            Field::Category => self.set_category(json.text()?),
             Field::Name => self.name.extend_from_slice(json.text()?),
             Field::Pid => self.pid = identifier(json.text()?),
             Field::Tid => self.tid = identifier(json.text()?),
@@ -115,6 +124,11 @@ impl Row {
             Field::Args => self.args.read(json)?,
         }
         Ok(())
+    }
+
+    fn set_category(&mut self, name: &[u8]) {
+        self.category = Category::of(name);
+        self.category_name.extend_from_slice(&name[..name.len().min(CATEGORY_BYTES_MAX)]);
     }
 }
 

@@ -53,7 +53,8 @@ impl Lines {
     }
 }
 
-/// A step as a JSON line. Times are nanoseconds of CLOCK_MONOTONIC, or of the clock of a profiler trace.
+/// A step as a JSON line. Times are nanoseconds of CLOCK_MONOTONIC, or of the clock of a profiler trace. Copies on or
+/// between devices are apart from those between host and device, with which copies of unknown direction are counted.
 #[derive(Serialize)]
 struct Row {
     id: String,
@@ -76,6 +77,7 @@ struct Row {
     threads: u64,
     copies: u64,
     copied_bytes: u64,
+    device_copied_bytes: u64,
 }
 
 impl Row {
@@ -102,6 +104,7 @@ impl Row {
             threads: step.work.of(Counter::Threads),
             copies: step.work.of(Counter::Copies),
             copied_bytes: step.work.copied_bytes(),
+            device_copied_bytes: step.work.of(Counter::BytesOnDevice),
         }
     }
 }

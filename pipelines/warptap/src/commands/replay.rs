@@ -13,7 +13,7 @@ use gpu::{Found, Look, Settings};
 use pdata::Data;
 use steps::Finding;
 use trace::Limits;
-use trace::replay::{Replay, ReplayError};
+use trace::replay::Replay;
 
 use crate::cli::ReplayArgs;
 use crate::commands::lines::Lines;
@@ -52,7 +52,7 @@ fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data), steps: &mut Line
     for path in files.iter().map(AsRef::as_ref) {
         terminal.status(&[format!("{}: reading", path.display())]);
         let mut summary = Summary::default();
-        let truncated = one(path, take, &mut |found| {
+        let notes = one(path, take, &mut |found| {
             summary.add(found);
             if let Found::Step(Finding::Step(step)) = found {
                 steps.step(step);
@@ -65,23 +65,24 @@ fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data), steps: &mut Line
             count(summary.outliers(), "outlier")
         ));
         summary.table().iter().for_each(|row| terminal.line(row));
-        if let Some(reason) = truncated {
-            terminal.line(&format!("      incomplete file: {reason}; events before that were replayed"));
-        }
+        notes.iter().for_each(|note| terminal.line(&format!("      {note}")));
     }
     Ok(())
 }
 
-/// Replays one file. A truncated recording, for example of a killed process, is replayed up to its end, and the reason
-/// is returned.
-fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Result<Option<ReplayError>> {
+/// Replays one file. Returns notes: a truncated recording, for example of a killed process, is replayed up to its end,
+/// and a trace may contain no known call.
+fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Result<Vec<String>> {
     let named = || format!("cannot replay {}", path.display());
     let file = File::open(path).with_context(named)?;
     let mut source = Replay::open(file, &Limits::default()).with_context(named)?;
+    let unrecognised = source.unrecognised();
     let done = gpu::replay(&mut source, Settings::default(), &mut |batch| take(batch.data), look);
     match done {
-        Ok(()) => Ok(None),
-        Err(error) if error.is_cut() => Ok(Some(error)),
+        Ok(()) => Ok(unrecognised.into_iter().collect()),
+        Err(error) if error.is_cut() => {
+            Ok(vec![format!("incomplete file: {error}; events before that were replayed")])
+        }
         Err(error) => Err(error).with_context(named),
     }
 }
