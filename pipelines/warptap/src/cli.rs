@@ -34,6 +34,9 @@ pub enum Command {
     Demo(DemoArgs),
     /// List the feature gates, or show one of them
     Featuregate(FeaturegateArgs),
+    /// Remove the pinned probes of a collector that has ended; started by the collector
+    #[command(hide = true, name = GUARD)]
+    Guard,
     /// Run the simulator's player, the workload of the demo
     #[command(hide = true)]
     Player(PlayerArgs),
@@ -44,9 +47,14 @@ pub enum Command {
     Record(RecordArgs),
     /// Analyse recordings and PyTorch profiler traces, plain or gzip, without root or a GPU
     Replay(ReplayArgs),
+    /// Remove probes that a collector left attached
+    Unpin(UnpinArgs),
     /// Check a configuration without running it; prints nothing if it is valid
     Validate(ConfigArgs),
 }
+
+/// The command with which the collector starts the guard of its pinned probes.
+pub const GUARD: &str = "guard";
 
 /// Locations of the configuration.
 #[derive(Args, Clone, Debug, Default)]
@@ -195,6 +203,20 @@ pub struct ReplayArgs {
     pub config: ConfigArgs,
 }
 
+/// Arguments of `unpin`.
+#[derive(Args, Clone, Debug)]
+pub struct UnpinArgs {
+    /// Directory of the pins, as in the key pin::path of the gpu receiver
+    #[arg(long, value_name = "DIR", default_value = capture::PinSettings::PATH)]
+    pub path: PathBuf,
+    /// Run until interrupted, and remove pins that no collector has owned for --after
+    #[arg(long)]
+    pub watch: bool,
+    /// Seconds without an owner, with --watch
+    #[arg(long, value_name = "N", default_value = "300", value_parser = seconds, requires = "watch")]
+    pub after: Duration,
+}
+
 /// Parses a positive number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let wrong =
@@ -264,6 +286,8 @@ mod tests {
             "warptap record --out x --seconds 3 --pid 7",
             "warptap replay a b.gz --out c",
             "warptap replay a --config b.yaml",
+            "warptap unpin",
+            "warptap unpin --path /sys/fs/bpf/x --watch --after 7",
             "warptap validate --config b.yaml",
             "warptap validate --config b.yaml --feature-gates -a,b",
         ] {
@@ -281,6 +305,7 @@ mod tests {
             ("warptap print-config --mode x", "unredacted"),
             ("warptap record", "--out"),
             ("warptap replay", "<FILE>"),
+            ("warptap unpin --after 7", "--watch"),
             ("warptap valdate", "validate"),
             ("warptap --conifg x", "--config"),
         ] {

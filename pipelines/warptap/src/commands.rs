@@ -12,6 +12,7 @@ pub mod replay;
 pub mod run;
 mod summary;
 mod terminal;
+pub mod unpin;
 pub mod validate;
 
 use config::ConfigError;
@@ -27,10 +28,12 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Components) => components::run(&mut std::io::stdout().lock()),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Featuregate(args)) => featuregate::run(&args, &mut std::io::stdout().lock()),
+        Some(Command::Guard) => unpin::guard(),
         Some(Command::Player(args)) => demo::player(args.arguments),
         Some(Command::PrintConfig(args)) => print_config::run(&args, &Process, &mut std::io::stdout().lock()),
         Some(Command::Record(args)) => record::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Unpin(args)) => unpin::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Validate(args)) => validate::run(&args, &Process),
     }
 }

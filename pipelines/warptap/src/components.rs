@@ -16,8 +16,9 @@ pub const EXTENSIONS: &[ExtensionFactory] =
 /// The drivers whose GPU clocks are polled: the first that opens.
 pub const DRIVERS: [hardware::DriverFactory; 2] = [nvml::driver, amdsmi::driver];
 
-/// The `gpu` receiver, with these drivers.
-const GPU: ReceiverFactory = gpu::factory(|context, section| gpu::build(context, section, &DRIVERS));
+/// The `gpu` receiver, with these drivers and the command that guards its pins.
+const GPU: ReceiverFactory =
+    gpu::factory(|context, section| gpu::build(context, section, &DRIVERS, &[crate::cli::GUARD]));
 
 /// The receivers, sorted by type.
 pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, GPU, nvml::FACTORY, otlp_receiver::FACTORY];

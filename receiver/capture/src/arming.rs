@@ -64,6 +64,8 @@ struct Process {
     /// A library that waits for work is probed.
     has_waits: bool,
     has_runtime: bool,
+    /// An earlier agent traced the process.
+    is_adopted: bool,
     lateness: Lateness,
     /// When all libraries were probed, ns; 0 if the process is whole.
     armed_ns: u64,
@@ -78,9 +80,19 @@ pub(crate) struct Arming {
 }
 
 impl Arming {
-    /// Notes that the process was added to the traced ones at `at_ns`.
+    /// Notes that the process was added to the traced ones at `at_ns`, unless an earlier agent did so.
     pub(crate) fn admit(&mut self, pid: u32, at_ns: u64) {
-        self.processes.entry(pid).or_default().admitted_ns = at_ns;
+        let process = self.processes.entry(pid).or_default();
+        if !process.is_adopted {
+            process.admitted_ns = at_ns;
+        }
+    }
+
+    /// Notes that records of the process up to `read_ns` were read by an earlier agent. The process is late: of a step or
+    /// a call that extends over that time a part is unknown, and so are earlier allocations.
+    pub(crate) fn adopt(&mut self, pid: u32, read_ns: u64) {
+        let known = Process { is_adopted: true, noted_ns: read_ns, ..Process::default() };
+        self.processes.insert(pid, Process { lateness: Lateness::Late, armed_ns: read_ns, ..known });
     }
 
     /// Notes that a process executed another program at `at_ns`, whose libraries are noted again. What was found later
@@ -325,6 +337,19 @@ mod tests {
         assert_eq!(is_call_marked(&mut arming, 4 * SECOND), (false, false));
         arming.note(PID, &file(3, Library::Cuda, 4 * SECOND, 5 * SECOND), |_| true);
         assert_eq!(is_call_marked(&mut arming, 4 * SECOND), (true, true));
+    }
+
+    /// The records of the first half of a step may have been read by the earlier agent.
+    #[test]
+    fn process_of_an_earlier_agent_is_late_since_its_last_read() {
+        let (mut arming, t) = (Arming::default(), 9 * SECOND);
+        arming.adopt(PID, t);
+        arming.admit(PID, t + SECOND);
+        arming.note(PID, &file(1, Library::Cudart, 3 * SECOND, 2 * SECOND), |_| true);
+        assert_eq!(is_call_marked(&mut arming, t - 1), (true, true));
+        assert_eq!(is_call_marked(&mut arming, t), (false, true));
+        assert!(is_step_marked(&mut arming, 1, t - 5, t + 1));
+        assert!(!is_step_marked(&mut arming, 1, t + 2, t + 3));
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Attachment of the probe programs to functions of a file, with two implementations: uprobe_multi (Linux 6.6, one
 //! link for all functions, CAP_BPF and CAP_PERFMON) and perf uprobes (Linux 5.15).
 //!
-//! Probes stay attached until their [`Attached`] is dropped.
+//! Probes stay attached until their [`Attached`] is dropped, or their pins are removed.
 
+use std::io;
 use std::path::Path;
 
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use probe_abi::{Action, Cookie};
 
 use crate::kernel::{Kernel, chain};
+use crate::multi::Links;
 
 /// A function to attach to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,13 +29,26 @@ pub struct AttachError {
     reason: String,
 }
 
-/// Attached probes; dropping the value detaches them.
-pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send>);
+/// Attached probes; dropping the value detaches those that are not pinned.
+pub enum Attached {
+    /// Links of uprobe_multi.
+    Multi(Links),
+    /// A value that detaches its probes when it is dropped.
+    Other(Box<dyn Send>),
+}
 
 impl Attached {
     /// Wraps a value that detaches its probes when it is dropped.
     pub fn new(probes: impl Send + 'static) -> Attached {
-        Attached(Box::new(probes))
+        Attached::Other(Box::new(probes))
+    }
+
+    /// Pins the probes in a directory. Fails for perf uprobes.
+    pub fn pin(&self, dir: &Path) -> io::Result<()> {
+        match self {
+            Attached::Multi(links) => links.pin(dir),
+            Attached::Other(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 
@@ -152,7 +167,9 @@ impl Attach for UprobeMulti {
                 .collect();
         };
         let linked = multi.link_all(files).into_iter().zip(files);
-        linked.map(|(links, f)| links.map(Attached::new).map_err(|e| failed(f.path, e.to_string()))).collect()
+        linked
+            .map(|(links, f)| links.map(Attached::Multi).map_err(|e| failed(f.path, e.to_string())))
+            .collect()
     }
 }
 

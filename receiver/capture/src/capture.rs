@@ -3,6 +3,7 @@
 //! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, scans a bounded number of
 //! processes, and periodically reads the folds. Nothing blocks, and there is no background thread.
 
+mod adopt;
 mod exits;
 mod scan;
 
@@ -20,6 +21,7 @@ use crate::attach::{self, Attach};
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
+use crate::pins::{self, Pins};
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
@@ -41,6 +43,9 @@ pub struct Capture {
     kernel: Kernel,
     attach: Box<dyn Attach>,
     libraries: Libraries,
+    pins: Option<Pins>,
+    /// Processes of an earlier agent that are not described yet, with the time of its last read, ns.
+    adopted: Vec<(ProcessId, u64)>,
     arming: Arming,
     processes: Processes,
     publishers: Publishers,
@@ -65,14 +70,19 @@ pub struct Capture {
 impl Capture {
     /// Loads the kernel programs and starts to scan processes for libraries.
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
-        let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
+        let (mut kernel, pins) = pins::load(settings)?;
         let attach = attach::best(&mut kernel);
-        let hit_cost_ns = cost::hit_cost_ns(&mut kernel, attach.as_ref());
+        let hit_cost_ns = match &pins {
+            Some(pins) => pins.progress().run_cost_ns,
+            None => cost::hit_cost_ns(&mut kernel, attach.as_ref()),
+        };
         tracing::info!(attach = attach.name(), hit_cost_ns, "kernel programs are loaded");
         let mut capture = Capture {
             kernel,
             attach,
             libraries: Libraries::default(),
+            pins,
+            adopted: Vec::new(),
             arming: Arming::default(),
             processes: Processes::default(),
             publishers: Publishers::default(),
@@ -94,6 +104,7 @@ impl Capture {
             calls_interval: Interval::new(SAMPLE_CALLS_EVERY_NS),
         };
         capture.kernel.set_detail(settings.detail)?;
+        capture.adopt(&settings.pids);
         for pid in &settings.pids {
             capture.trace(*pid)?;
         }
@@ -146,6 +157,7 @@ impl Capture {
             run_cost_ns: self.hit_cost_ns,
             libraries,
             functions,
+            since_unix_ns: self.pins.as_ref().map_or(0, |pins| pins.progress().since_unix_ns),
             ..totals::account(&self.kernel, self.retired, clock::now_ns())
         }
     }
@@ -242,8 +254,10 @@ impl EventSource for Capture {
         if self.clock_interval.is_due(now_ns) {
             into.push(Event::Clock(clock::offsets()));
         }
+        self.describe_adopted(into);
         // Drained before processes are listed, because only the exit record holds the exit status.
         self.drain(now_ns, into);
+        self.store_progress(now_ns);
         if self.list_interval.is_due(now_ns) {
             self.list_processes(now_ns, into);
         }

@@ -3,7 +3,10 @@
 //! aya creates the maps and the tracepoint programs; where the kernel supports uprobe_multi, [`crate::multi`] loads the
 //! probe programs. [`crate::attach`] attaches them.
 
+use std::path::Path;
+
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
 use probe_abi::counters::Counters;
@@ -54,6 +57,29 @@ impl Default for MapSizes {
         MapSizes { ring_bytes: 4 << 20, streams: 16_384, processes: 1_024, threads: 32_768 }
     }
 }
+
+/// Where the maps are, and who made them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Load<'a> {
+    /// This agent makes them, and they end with it.
+    Alone,
+    /// This agent makes them and pins them in a directory, with the links of the tracepoints.
+    Pinned(&'a Path),
+    /// An earlier agent pinned them in a directory.
+    Adopted(&'a Path),
+}
+
+impl<'a> Load<'a> {
+    fn dir(self) -> Option<&'a Path> {
+        match self {
+            Load::Alone => None,
+            Load::Pinned(dir) | Load::Adopted(dir) => Some(dir),
+        }
+    }
+}
+
+/// The tracepoint programs, and their tracepoints.
+const HOOKS: [(&str, &str); 2] = [("exec", "sched_process_exec"), ("exit", "sched_process_exit")];
 
 /// The loaded programs and their maps.
 pub struct Kernel {
@@ -110,18 +136,28 @@ fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(
 impl Kernel {
     /// Loads programs and maps, and attaches the tracepoints. No function is probed yet.
     pub fn load(sizes: &MapSizes, trace_all: bool) -> Result<Kernel, CaptureError> {
-        Kernel::load_with(sizes, trace_all, Multi::load)
+        Kernel::load_as(sizes, trace_all, Load::Alone)
     }
 
-    /// Loads as [`Kernel::load`] does, with `load_multi` for uprobe_multi. If that fails, the programs for perf uprobes
+    /// Loads as [`Kernel::load`] does, with pinned maps. Adopted maps and tracepoints stay as they are. Only the links of
+    /// uprobe_multi can be pinned.
+    pub(crate) fn load_as(sizes: &MapSizes, trace_all: bool, load: Load<'_>) -> Result<Kernel, CaptureError> {
+        Kernel::load_with(sizes, trace_all, load, Multi::load)
+    }
+
+    /// Loads as [`Kernel::load_as`] does, with `load_multi` for uprobe_multi. If that fails, the programs for perf uprobes
     /// are loaded, before the maps are moved out of `ebpf`.
     fn load_with(
         sizes: &MapSizes,
         trace_all: bool,
+        load: Load<'_>,
         load_multi: fn(&Ebpf) -> Result<Multi, CaptureError>,
     ) -> Result<Kernel, CaptureError> {
-        let mut ebpf = load_object(sizes)?;
-        let multi = load_multi(&ebpf);
+        let mut ebpf = load_object(sizes, load.dir())?;
+        let mut multi = load_multi(&ebpf);
+        if load != Load::Alone {
+            multi = Ok(multi?);
+        }
         if let Err(reason) = &multi {
             tracing::info!(%reason, "uprobe_multi is not available: using perf uprobes, which detach slowly");
             for name in ["enter", "launch", "leave", "args_enter", "args_leave"] {
@@ -132,9 +168,13 @@ impl Kernel {
             }
         }
         let mut settings: Array<_, [u64; SETTING_WORDS]> = take(&mut ebpf, "SETTINGS")?;
-        settings.set(0, settings_words(trace_all), 0).map_err(problem("SETTINGS"))?;
-        for (program, tracepoint) in [("exec", "sched_process_exec"), ("exit", "sched_process_exit")] {
-            attach_tracepoint(&mut ebpf, program, tracepoint)?;
+        if let Load::Adopted(dir) = load {
+            check_hooks(dir)?;
+        } else {
+            settings.set(0, settings_words(trace_all), 0).map_err(problem("SETTINGS"))?;
+            for (program, tracepoint) in HOOKS {
+                attach_tracepoint(&mut ebpf, program, tracepoint, load.dir())?;
+            }
         }
         Ok(Kernel {
             ring: take(&mut ebpf, "RING")?,
@@ -179,11 +219,23 @@ fn probe_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut UProbe, C
     program.try_into().map_err(|e: aya::programs::ProgramError| failed(e.to_string()))
 }
 
-fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
+/// Returns the names of the maps, without the constants of the programs, which each load has for itself.
+fn map_names() -> Result<Vec<String>, CaptureError> {
+    let failed = |e: aya_obj::ParseError| CaptureError::Load { what: "the object", reason: chain(&e) };
+    let object = aya_obj::Object::parse(OBJECT).map_err(failed)?;
+    Ok(object.maps.into_keys().filter(|name| !name.starts_with('.')).collect())
+}
+
+/// Loads the object, with its maps pinned in a directory or opened from there.
+fn load_object(sizes: &MapSizes, pins: Option<&Path>) -> Result<Ebpf, CaptureError> {
     if OBJECT.is_empty() {
         return Err(CaptureError::Architecture(std::env::consts::ARCH));
     }
+    let names = if pins.is_some() { map_names()? } else { Vec::new() };
     let mut loader = EbpfLoader::new();
+    for (name, dir) in names.iter().zip(pins.into_iter().cycle()) {
+        loader.map_pin_path(name, dir.join("maps").join(name));
+    }
     loader.map_max_entries("RING", sizes.ring_bytes);
     loader.map_max_entries("STREAMS", sizes.streams);
     loader.map_max_entries("PROCESSES", sizes.processes);
@@ -206,12 +258,28 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn attach_tracepoint(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), CaptureError> {
+/// Checks that the tracepoint programs of an earlier agent are attached.
+fn check_hooks(dir: &Path) -> Result<(), CaptureError> {
+    let open = |(name, _): (&str, &str)| PinnedLink::from_pin(dir.join("hooks").join(name)).map(drop);
+    let missing = |e| CaptureError::Load { what: "a pinned tracepoint program", reason: chain(&e) };
+    HOOKS.into_iter().try_for_each(open).map_err(missing)
+}
+
+fn attach_tracepoint(
+    ebpf: &mut Ebpf,
+    name: &str,
+    tracepoint: &str,
+    pins: Option<&Path>,
+) -> Result<(), CaptureError> {
     let failed = |reason: String| CaptureError::Load { what: "a tracepoint program", reason };
     let program = ebpf.program_mut(name).ok_or_else(|| failed(format!("there is no {name}")))?;
     let program: &mut RawTracePoint = program.try_into().map_err(|e| failed(chain(&e)))?;
     program.load().map_err(|e| failed(chain(&e)))?;
-    program.attach(tracepoint).map_err(|e| failed(chain(&e)))?;
+    let id = program.attach(tracepoint).map_err(|e| failed(chain(&e)))?;
+    if let Some(dir) = pins {
+        let link: FdLink = program.take_link(id).map_err(|e| failed(chain(&e)))?.into();
+        link.pin(dir.join("hooks").join(name)).map_err(|e| failed(chain(&e)))?;
+    }
     Ok(())
 }
 
@@ -257,7 +325,7 @@ mod tests {
         let none = |_: &Ebpf| {
             Err(CaptureError::Load { what: "uprobe_multi", reason: "disabled by the test".to_owned() })
         };
-        Some(Kernel::load_with(&MapSizes::default(), true, none).unwrap())
+        Some(Kernel::load_with(&MapSizes::default(), true, Load::Alone, none).unwrap())
     }
 
     /// The fallback loaded its programs after the maps had been moved out, so that no kernel without uprobe_multi could

@@ -17,6 +17,7 @@ mod libraries;
 mod maps;
 mod multi;
 mod objects;
+mod pins;
 mod proc;
 mod processes;
 mod publishers;
@@ -30,9 +31,10 @@ mod unfinished;
 pub use capture::Capture;
 pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
+pub use pins::expire::{Unpinned, guard, unpin, watch};
 pub use proc::process_of;
 pub use readiness::{Check, Readiness, checks};
-pub use settings::Settings;
+pub use settings::{PinSettings, Settings};
 
 /// An error that prevents capture from starting.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::elf::{self, FoundSymbols};
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
+use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
 
 /// Files attached or refused. When full, a further file is a gap in the coverage of its process.
 const FILES_MAX: usize = 1_024;
@@ -26,7 +27,12 @@ enum State {
         missing: usize,
         /// When all functions were probed, ns.
         armed_ns: u64,
-        _probes: Attached,
+        /// `None` if an earlier agent attached them.
+        _probes: Option<Attached>,
+        /// Where the probes are pinned.
+        pins: Option<PathBuf>,
+        /// The file that an earlier agent attached, until a process is seen to map the same one.
+        adopted: Option<Stamp>,
     },
     /// The file has none of the functions, or cannot be read or attached, with the reason.
     Refused(String),
@@ -66,9 +72,21 @@ pub enum Coverage {
 #[derive(Default)]
 pub struct Libraries {
     entries: BTreeMap<FileKey, Entry>,
+    pinned: Option<PinnedFiles>,
 }
 
 impl Libraries {
+    /// Returns the files that an earlier agent attached. The probes of further ones are pinned as theirs are.
+    pub(crate) fn adopted(pinned: PinnedFiles, now_ns: u64) -> Libraries {
+        let entry = |(file, pins): (AdoptedFile, PathBuf)| {
+            let AdoptedFile { file, library, functions, missing, armed_ns, stamp } = file;
+            let (pins, adopted) = (Some(pins), Some(stamp));
+            let state = State::Attached { functions, missing, armed_ns, _probes: None, pins, adopted };
+            (file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: now_ns })
+        };
+        Libraries { entries: pinned.adopt().into_iter().map(entry).collect(), pinned: Some(pinned) }
+    }
+
     /// Attaches the files of `found` that were not tried before, as one step, and adds `pid` to the users of all.
     /// Returns the coverage of each.
     pub fn attach_all(
@@ -78,6 +96,7 @@ impl Libraries {
         pid: u32,
         found: &[FoundLibrary<'_>],
     ) -> Vec<Coverage> {
+        found.iter().for_each(|f| self.verify(pid, f.mapping));
         let is_new = |f: &&FoundLibrary<'_>| !self.entries.contains_key(&f.mapping.file);
         let free = FILES_MAX.saturating_sub(self.entries.len());
         let new: BTreeMap<FileKey, &FoundLibrary<'_>> =
@@ -91,13 +110,40 @@ impl Libraries {
                 let probes = attached.next().ok_or_else(|| "not attached".to_owned())?;
                 let probes = probes.map_err(|e| e.to_string())?;
                 let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
-                Ok(State::Attached { functions, missing, armed_ns, _probes: probes })
+                let (file, library, stamp) = (key, f.library, opened.stamp);
+                let file = AdoptedFile { file, library, functions, missing, armed_ns, stamp };
+                let pins = self.pin(&file, &probes);
+                let probes = Some(probes);
+                Ok(State::Attached { functions, missing, armed_ns, _probes: probes, pins, adopted: None })
             });
             let state = state.unwrap_or_else(State::Refused);
             let entry = Entry { library: f.library, state, users: BTreeSet::new(), unused_since_ns: 0 };
             self.entries.insert(key, entry);
         }
         found.iter().map(|f| self.used(pid, f.mapping)).collect()
+    }
+
+    /// Pins the probes of a file. Returns where; `None` if they are not pinned.
+    fn pin(&self, file: &AdoptedFile, probes: &Attached) -> Option<PathBuf> {
+        let pinned = self.pinned.as_ref()?.pin(file, probes);
+        let unpinned =
+            |e: &_| tracing::warn!(%file, %e, "probes are not pinned: a restart of the agent loses calls");
+        pinned.inspect_err(unpinned).ok()
+    }
+
+    /// Detaches a file that was overwritten since an earlier agent attached it, so that it is attached again.
+    fn verify(&mut self, pid: u32, mapping: &Mapping) {
+        let Some(Entry { state: State::Attached { adopted, .. }, .. }) = self.entries.get_mut(&mapping.file)
+        else {
+            return;
+        };
+        let Some(before) = *adopted else { return };
+        match open(pid, mapping).and_then(|(file, _)| Stamp::of(&file).map_err(|e| e.to_string())) {
+            Ok(now) if now != before => drop(self.entries.remove(&mapping.file).map(Entry::detach)),
+            Ok(_) => *adopted = None,
+            // The process has ended, or cannot be read: the next one that maps the file decides.
+            Err(_) => {}
+        }
     }
 
     /// Returns when all functions of a file were probed, ns; `None` if they are not.
@@ -132,8 +178,9 @@ impl Libraries {
 
     /// Detaches files that have had no users for `linger_ns`.
     pub fn sweep(&mut self, now_ns: u64, linger_ns: u64) {
-        self.entries
-            .retain(|_, e| !e.users.is_empty() || now_ns.saturating_sub(e.unused_since_ns) < linger_ns);
+        let is_unused =
+            |e: &Entry| e.users.is_empty() && now_ns.saturating_sub(e.unused_since_ns) >= linger_ns;
+        self.entries.extract_if(.., |_, e| is_unused(e)).for_each(|(_, e)| e.detach());
     }
 
     /// Returns the number of attached files, and of functions in them.
@@ -147,6 +194,13 @@ impl Libraries {
 }
 
 impl Entry {
+    /// Detaches the file. Dropping the entry instead leaves pinned probes attached.
+    fn detach(self) {
+        if let State::Attached { pins: Some(pins), .. } = &self.state {
+            PinnedFiles::release(pins);
+        }
+    }
+
     fn coverage(&self, name: &str) -> Coverage {
         match &self.state {
             State::Attached { functions, missing: 0, .. } => {
@@ -181,6 +235,7 @@ pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
 struct Opened {
     path: PathBuf,
     symbols: FoundSymbols,
+    stamp: Stamp,
 }
 
 impl Opened {
@@ -191,10 +246,11 @@ impl Opened {
 
 fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
     let (file, path) = open(pid, found.mapping)?;
+    let stamp = Stamp::of(&file).map_err(|e| e.to_string())?;
     let wanted = attach_points(found.library, found.is_embedded);
     let symbols = elf::find(file, wanted).map_err(|e| e.to_string())?;
     if symbols.points.is_empty() {
         return Err("the file exports none of the probed functions".to_owned());
     }
-    Ok(Opened { path, symbols })
+    Ok(Opened { path, symbols, stamp })
 }

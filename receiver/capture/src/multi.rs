@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
 
 use aya::Ebpf;
 use aya::maps::Map;
@@ -169,6 +170,18 @@ impl Multi {
 pub struct Links {
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
+}
+
+impl Links {
+    /// Pins all links in a directory: entries as `e0`, `e1`, …, returns as `r0`, `r1`, ….
+    pub fn pin(&self, dir: &Path) -> io::Result<()> {
+        for (kind, links) in [("e", &self.entries), ("r", &self.returns)] {
+            for (at, link) in links.iter().enumerate() {
+                sys::pin(link, &dir.join(format!("{kind}{at}")))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Links {

@@ -84,6 +84,7 @@ pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
         attributes,
         observed: Vec::new(),
         gaps: Vec::new(),
+        since_unix_ns: 0,
     }
 }
 

@@ -1,6 +1,9 @@
 //! Checks of this machine for everything that capture needs, with advice for what is missing.
 
-use crate::proc;
+use std::path::Path;
+
+use crate::pins::expire;
+use crate::{PinSettings, proc};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -95,6 +98,7 @@ fn needed() -> impl Iterator<Item = &'static Capability> {
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![kernel(), btf()];
     checks.extend(CAPABILITIES.iter().map(capability));
+    checks.push(pinning(Path::new(PinSettings::PATH)));
     checks.push(libraries());
     checks
 }
@@ -136,6 +140,27 @@ fn capability(c: &Capability) -> Check {
         false => {
             Check { name: c.name, readiness: c.readiness, found: "not granted".to_owned(), advice: c.advice }
         }
+    }
+}
+
+/// Checks whether probes can be pinned, and whether an agent left some behind.
+fn pinning(path: &Path) -> Check {
+    let check = |readiness, found, advice| Check { name: "pinning", readiness, found, advice };
+    if let Err(reason) = expire::check(path) {
+        let advice = "mount -t bpf bpf /sys/fs/bpf, so that no call is missed while the agent restarts";
+        return check(Readiness::Limited, reason, advice);
+    }
+    let (files, name) = (expire::pinned_files(path), path.display());
+    match (expire::live_owner(path), files) {
+        (Some(pid), _) => {
+            check(Readiness::Ready, format!("{name}: {files} files, owned by process {pid}"), "")
+        }
+        (None, 0) => check(Readiness::Ready, format!("{name}: nothing is pinned"), ""),
+        (None, _) => check(
+            Readiness::Limited,
+            format!("{name}: {files} files are attached without an agent"),
+            "start the agent, which adopts them, or remove them: warptap unpin",
+        ),
     }
 }
 

@@ -1,5 +1,9 @@
 //! The settings of a capture.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
 use probe_abi::detail::Detail;
 
 use crate::kernel::MapSizes;
@@ -24,6 +28,26 @@ pub struct Settings {
     pub linger_ns: u64,
     /// Sizes of the kernel's maps.
     pub sizes: MapSizes,
+    /// Where maps and links are pinned, so that they outlive this process; `None` pins nothing.
+    pub pin: Option<PinSettings>,
+}
+
+/// The pins of an agent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PinSettings {
+    /// A directory on a bpf file system, which is created if it is missing.
+    pub path: PathBuf,
+    /// Time after the end of the last agent after which the pins are removed.
+    pub expire_after: Duration,
+    /// Arguments with which this program runs [`guard`](crate::guard). Empty for none: pins then do not expire.
+    pub guard: Vec<OsString>,
+}
+
+impl PinSettings {
+    /// The usual directory, below the usual mount point.
+    pub const PATH: &str = "/sys/fs/bpf/warptap";
+    /// The usual time until pins expire: longer than an update of a container image.
+    pub const EXPIRE_AFTER: Duration = Duration::from_secs(300);
 }
 
 impl Default for Settings {
@@ -37,6 +61,7 @@ impl Default for Settings {
             totals_every_ns: 10_000_000_000,
             linger_ns: 60_000_000_000,
             sizes: MapSizes::default(),
+            pin: None,
         }
     }
 }

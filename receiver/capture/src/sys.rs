@@ -1,5 +1,5 @@
-//! The two bpf(2) commands that aya does not support yet: loading a program for uprobe_multi, and linking it to many
-//! functions of a file at once (Linux 6.6, `union bpf_attr` in include/uapi/linux/bpf.h).
+//! The bpf(2) commands that aya does not support yet: loading a program for uprobe_multi, linking it to many functions
+//! of a file at once (Linux 6.6, `union bpf_attr` in include/uapi/linux/bpf.h), and pinning that link.
 //!
 //! One link for a library attaches in milliseconds and, unlike two hundred perf events, detaches equally fast.
 
@@ -14,7 +14,9 @@ use std::path::Path;
 use aya_obj::generated::bpf_insn;
 
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
@@ -66,14 +68,26 @@ struct LinkCreate {
     pad: u32,
 }
 
-fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is a live struct of the given size whose pointers are valid for the call, which both callers
+/// `union bpf_attr`, the part of BPF_OBJ_PIN.
+#[repr(C)]
+struct ObjPin {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+/// Runs a command. Returns its result, which is a file descriptor for some commands.
+fn command<T>(command: libc::c_long, attr: &T) -> io::Result<libc::c_long> {
+    // SAFETY: `attr` is a live struct of the given size whose pointers are valid for the call, which all callers
     // below ensure; the kernel copies it and does not retain its pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: on success both commands return a new file descriptor that nothing else owns.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn bpf<T>(number: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
+    let fd = command(number, attr)?;
+    // SAFETY: on success BPF_PROG_LOAD and BPF_LINK_CREATE, the commands of the callers, return a new file descriptor
+    // that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -129,6 +143,27 @@ pub fn link(program: &OwnedFd, path: &Path, points: &[(u64, u64)], end: End) -> 
         ..LinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &attr)
+}
+
+/// Pins a link: it stays attached for as long as the file at `path`, which must be on a bpf file system, exists.
+pub fn pin(link: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = c_string(path.as_os_str())?;
+    let attr = ObjPin { path: path.as_ptr() as u64, fd: link.as_raw_fd() as u32, flags: 0 };
+    command(BPF_OBJ_PIN, &attr).map(drop)
+}
+
+/// Returns true if `path` is on a bpf file system.
+pub fn is_bpf_fs(path: &Path) -> io::Result<bool> {
+    let path = c_string(path.as_os_str())?;
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a NUL, and the kernel fills `found`, which has the size of the struct, on success.
+    let found = unsafe {
+        if libc::statfs(path.as_ptr(), found.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        found.assume_init()
+    };
+    Ok(found.f_type as u64 == BPF_FS_MAGIC)
 }
 
 fn c_string(text: &OsStr) -> io::Result<CString> {

@@ -12,12 +12,13 @@ use probe_abi::counters::Counters;
 use probe_abi::histogram::Durations;
 use probe_abi::hot::{HotDurations, HotProcess};
 use probe_abi::record::{OperationKey, ProcessFold};
-use zerocopy::transmute;
+use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
 
 use crate::kernel::{COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, PROCESS_WORDS, Words};
 
 /// The counters of one process for the check that every hit has a fate.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
+#[repr(C)]
 pub struct Share {
     /// Calls seen to begin.
     pub hits: u64,

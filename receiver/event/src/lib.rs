@@ -203,6 +203,8 @@ pub struct Account {
     pub libraries: u64,
     /// Functions that are attached.
     pub functions: u64,
+    /// Since when everything is counted, ns since 1970, if that was before this agent started; otherwise 0.
+    pub since_unix_ns: u64,
 }
 
 impl Index<SelfCounter> for Account {

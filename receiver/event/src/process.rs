@@ -38,4 +38,7 @@ pub struct ProcessInfo {
     pub observed: Vec<String>,
     /// Gaps in the coverage, each with its reason.
     pub gaps: Vec<String>,
+    /// Since when the totals of its functions are counted, ns since 1970, if an earlier agent may have begun; otherwise
+    /// 0.
+    pub since_unix_ns: u64,
 }

@@ -3,7 +3,7 @@
 //! Data that is missing from the metrics of a process is counted here by reason.
 
 use event::Account as Probes;
-use instrumentation::{DroppedItems, TimeRange};
+use instrumentation::{DroppedItems, TimeRange, normalize};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -79,11 +79,18 @@ impl Account {
         *lost = lost.saturating_add(count);
     }
 
-    /// Returns all counters as metrics.
+    /// Returns all counters as metrics. Those of the probes continue over a restart of the agent, and so does their
+    /// start.
     pub(crate) fn metrics(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let mut all = self.own(window, state);
+        normalize(&mut all, window);
         if let Some(probes) = &self.probes {
-            all.extend(of_probes(probes, window));
+            let since = Some(probes.since_unix_ns).filter(|since| *since > 0).unwrap_or(window.start);
+            let window = TimeRange { start: since.min(window.start), ..window };
+            let mut of_probes = of_probes(probes, window);
+            normalize(&mut of_probes, window);
+            all.extend(of_probes);
+            all.sort_by(|a, b| a.name.cmp(&b.name));
         }
         all
     }

@@ -7,6 +7,7 @@ mod phases;
 use std::path::PathBuf;
 
 use ::hardware::DriverFactory;
+use capture::PinSettings;
 use component::ComponentId;
 use config::{ConfigError, GoDuration, Section};
 use probe_abi::detail::Detail;
@@ -24,6 +25,9 @@ use crate::source::Origin;
 
 /// The minimum collection interval; shorter ones cost more than they show.
 const INTERVAL_MIN: GoDuration = GoDuration::from_millis(100);
+
+/// The minimum time until pins expire; a restart takes about as long.
+const EXPIRE_AFTER_MIN: GoDuration = GoDuration::from_secs(1);
 
 config::section! {
     /// The section of the receiver.
@@ -47,6 +51,8 @@ config::section! {
         pub hardware: HardwareConfig,
         /// Processes that are captured.
         pub capture: CaptureConfig,
+        /// Probes that stay attached while the collector restarts.
+        pub pin: PinConfig,
         /// Largest number of processes with series of their own.
         pub processes_max: usize = Settings::default().processes_max => in 1..,
         /// Id of the extension that persists state across restarts: outstanding collectives of communicators, and
@@ -70,6 +76,19 @@ config::section! {
         /// Time for which every call of a process is recorded after a step of twice its p95 or longer. 0s records
         /// none.
         pub trouble: GoDuration = GoDuration::from_secs(30),
+    }
+
+    /// Probes that stay attached and continue to count while the collector restarts, in a directory of a bpf file system.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct PinConfig {
+        /// Whether probes are pinned. Where the directory cannot be used, the collector logs the reason once and runs
+        /// without.
+        pub enabled: bool = true,
+        /// Directory of the pins, which is created if it is missing. No other user may be able to write to it. One
+        /// collector at a time uses it.
+        pub path: String = PinSettings::PATH.to_owned(),
+        /// Time after which the pins of a collector that has ended are removed, unless another one has started.
+        pub expire_after: GoDuration = GoDuration(PinSettings::EXPIRE_AFTER) => in EXPIRE_AFTER_MIN..,
     }
 
     /// The processes that are captured.
@@ -144,9 +163,12 @@ impl Config {
     }
 
     /// Returns the source of events.
-    pub(crate) fn origin(&self, drivers: &[DriverFactory]) -> Origin {
+    pub(crate) fn origin(&self, drivers: &[DriverFactory], guard: &[&str]) -> Origin {
         match self.source.recording.as_str() {
-            "" => Origin::Kernel(self.capture(), self.hardware.settings(drivers)),
+            "" => {
+                let capture = capture::Settings { pin: self.pin(guard), ..self.capture() };
+                Origin::Kernel(capture, self.hardware.settings(drivers))
+            }
             path => Origin::File(PathBuf::from(path)),
         }
     }
@@ -154,6 +176,13 @@ impl Config {
     /// Returns the storage extension, if one is named.
     pub(crate) fn storage(&self) -> Option<ComponentId> {
         self.storage.as_deref().and_then(|storage| ComponentId::parse(storage).ok())
+    }
+
+    /// Returns the settings of pins. They expire by a process that runs this program with the arguments of `guard`.
+    fn pin(&self, guard: &[&str]) -> Option<PinSettings> {
+        let PinConfig { enabled, path, expire_after } = &self.pin;
+        let guard = guard.iter().map(Into::into).collect();
+        enabled.then(|| PinSettings { path: path.into(), expire_after: expire_after.0, guard })
     }
 
     fn capture(&self) -> capture::Settings {
@@ -172,6 +201,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use config::Node;
     use steps::{BaselineKey, Classifier, Thresholds};
 
@@ -222,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn probes_are_pinned_unless_disabled() {
+        let pin = |json| read(json).unwrap().pin(&["guard"]);
+        let usual = pin("{}").unwrap();
+        assert_eq!(
+            (usual.path.as_path(), usual.expire_after),
+            (Path::new(PinSettings::PATH), PinSettings::EXPIRE_AFTER)
+        );
+        assert_eq!(usual.guard, ["guard"]);
+        let other = pin(r#"{"pin": {"path": "/x", "expire_after": "7s"}}"#).unwrap();
+        assert_eq!((other.path.as_path(), other.expire_after.as_secs()), (Path::new("/x"), 7));
+        assert_eq!(pin(r#"{"pin": {"enabled": false}}"#), None);
+    }
+
+    #[test]
     fn nccl_is_not_probed_when_disabled() {
         let probes = |json| read(json).unwrap().capture().collectives;
         assert_eq!([probes("{}"), probes(r#"{"nccl": {"enabled": false}}"#)], [true, false]);
@@ -267,6 +312,7 @@ mod tests {
             (r#"{"nccl": {"hang_timeout": "1ms"}}"#, "nccl::hang_timeout: 1ms is out of range"),
             (r#"{"nccl": {"traces": {"rate": 2}}}"#, "nccl::traces::rate: 2 is out of range"),
             (r#"{"nccl": {"stragglers": {"lateness_min": "-1s"}}}"#, "lateness_min"),
+            (r#"{"pin": {"expire_after": "1ms"}}"#, "pin::expire_after: 1ms is out of range"),
             (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
         ] {
             let error = read(json).unwrap_err();

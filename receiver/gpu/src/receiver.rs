@@ -48,15 +48,17 @@ pub const fn factory(build: Build) -> ReceiverFactory {
 }
 
 /// Builds a receiver from its section. The first of `drivers` that opens is polled; their libraries are those of the keys
-/// `hardware::library` and `hardware::amdsmi_library`.
+/// `hardware::library` and `hardware::amdsmi_library`. With the arguments of `guard`, this program runs
+/// [`capture::guard`].
 pub fn build(
     context: &BuildContext,
     section: Section<'_>,
     drivers: &[DriverFactory],
+    guard: &[&str],
 ) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
     let target = config.storage().map(|storage| Target { receiver: context.id.clone(), storage });
-    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(drivers), target }))
+    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(drivers, guard), target }))
 }
 
 /// Creates a receiver that reads a given source.

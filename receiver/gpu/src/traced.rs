@@ -1,7 +1,7 @@
 //! One traced process: its resource, its recorded data, and the metrics made from them.
 
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
-use instrumentation::{Limit, TimeRange, normalize};
+use instrumentation::{Limit, TimeRange, normalize_with_start};
 use nccl::observe::IN_PROGRESS;
 use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -273,11 +273,17 @@ impl Traced {
         let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
         let window = TimeRange { start, time: clock.unix(at_ns).max(start) };
         let mut metrics = self.recorded(at_ns);
-        metrics.extend(self.operations.metrics(window));
+        let counted = self.operations.metrics(window);
+        let counted_names: Vec<String> = counted.iter().map(|m| m.name.clone()).collect();
+        metrics.extend(counted);
         let (of_collectives, is_last) =
             self.collectives.as_mut().map(|meters| meters.collect(window)).unwrap_or_default();
         metrics.extend(of_collectives);
-        normalize(&mut metrics, window);
+        // The kernel's totals continue over a restart of the agent, and so does their start.
+        let since =
+            Some(self.info.since_unix_ns).filter(|ns| *ns > 0).map_or(start, |since| since.min(start));
+        let start_of = |name: &str| if counted_names.iter().any(|n| n == name) { since } else { start };
+        normalize_with_start(&mut metrics, window.time, &|name, _| start_of(name));
         self.attach_exemplars(&mut metrics);
         (resource_metrics(self.resource.clone(), metrics), is_last)
     }

@@ -300,7 +300,9 @@ fn factory_refuses_a_wrong_section() {
     let context = BuildContext { id: ComponentId::parse("gpu").unwrap(), version: "0" };
     let node = |json: &str| -> Node { serde_json::from_str(json).unwrap() };
     let build = |json: &str| {
-        gpu::build(&context, Section::new("receivers::gpu", &node(json)), &[]).err().map(|e| e.to_string())
+        gpu::build(&context, Section::new("receivers::gpu", &node(json)), &[], &[])
+            .err()
+            .map(|e| e.to_string())
     };
     assert_eq!(build("null"), None);
     assert_eq!(build(r#"{"collection_interval": "30s", "capture": {"trace_all": true}}"#), None);

@@ -240,3 +240,28 @@ fn later_points_have_later_known_attributes() {
         .map(|p| attribute(&p.attributes, "gen_ai.provider.name"));
     assert_eq!(providers.flatten().count(), 2, "decode and prefill again, now with the provider");
 }
+
+/// An agent that adopts pinned probes continues the kernel's totals: with a later start, a backend would add what the
+/// agent before had reported.
+#[test]
+fn totals_of_an_earlier_agent_keep_their_start() {
+    let mut program = serving(100, 60);
+    program.info.since_unix_ns = UNIX - 100 * SECOND;
+    let output = analysed(&events(&[program], true), Settings::default());
+    let starts = |name: &str| -> Vec<u64> {
+        let metrics = metrics(output.last_of(100)).iter().filter(|m| m.name == name);
+        let points = metrics.filter_map(|m| m.data.as_ref()).flat_map(|data| match data {
+            Data::Sum(s) => s.data_points.iter().map(|p| p.start_time_unix_nano).collect::<Vec<_>>(),
+            Data::ExponentialHistogram(h) => h.data_points.iter().map(|p| p.start_time_unix_nano).collect(),
+            _ => Vec::new(),
+        });
+        points.collect()
+    };
+    for (name, is_continued) in [("gpu.cuda.operation.count", true), ("gpu.step.duration", false)] {
+        let starts = starts(name);
+        assert!(
+            !starts.is_empty() && starts.iter().all(|s| (*s == UNIX - 100 * SECOND) == is_continued),
+            "{name}"
+        );
+    }
+}

@@ -17,7 +17,8 @@ fields! {
     ClockOffsets { at_ns, to_unix_ns, to_boottime_ns }
     ProcessId { pid, start_ns }
     ProcessInfo {
-        process, at_ns, executable, executable_path, command, container_id, attributes, observed, gaps
+        process, at_ns, executable, executable_path, command, container_id, attributes, observed, gaps,
+        since_unix_ns as Unrecorded
     }
     CallArgs {
         header, result, device, arguments as CountedWords, entry as ByteString, exit as ByteString, ordinal as LaterOrNone
@@ -29,6 +30,17 @@ fields! {
     Clocks { from_ns, to_ns, device, throttled }
     ThrottleTime { reason, ns, is_counted as Wide }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
+}
+
+/// A field that is 0 in every recording: recordings are made without pins, so that nothing is counted from before.
+struct Unrecorded;
+
+impl Encoding<u64> for Unrecorded {
+    fn put(_: &u64, _: &mut Encoder) {}
+
+    fn take(_: &mut &[u8]) -> Option<u64> {
+        Some(0)
+    }
 }
 
 /// Last fields that an earlier version did not write: unknown counts where the bytes end before them.
@@ -82,6 +94,8 @@ impl Field for Account {
             run_cost_ns,
             libraries,
             functions,
+            // As `Unrecorded`.
+            since_unix_ns: 0,
         })
     }
 }

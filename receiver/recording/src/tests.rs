@@ -156,6 +156,7 @@ fn described() -> impl Strategy<Value = Event> {
                 attributes,
                 observed,
                 gaps,
+                since_unix_ns: 0,
             }))
         },
     )
@@ -197,6 +198,7 @@ fn account() -> impl Strategy<Value = Event> {
             run_cost_ns: n[8],
             libraries: n[9],
             functions: n[10],
+            since_unix_ns: 0,
         }))
     })
 }

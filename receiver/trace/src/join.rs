@@ -297,6 +297,7 @@ impl Collector {
             executable: self.names.get(&process.pid).cloned().unwrap_or_default(),
             observed: libraries.into_iter().map(String::from).collect(),
             gaps: self.gaps(),
+            since_unix_ns: 0,
             ..ProcessInfo::default()
         };
         seen.into_iter().map(describe).collect()

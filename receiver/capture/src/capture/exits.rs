@@ -43,11 +43,13 @@ impl Capture {
         self.put_detail(pid, None);
         self.push_unfinished_steps(process, at_ns, into);
         let share = totals::operations(&self.kernel, process, at_ns, into);
+        self.store_ending(process, share);
         if totals::remove(&mut self.kernel, pid) {
             self.retired.add(share);
         }
         totals::remove_durations(&mut self.kernel, pid);
         totals::remove_graphs(&mut self.kernel, pid);
+        self.store_ended(pid);
         into.push(Event::Exit { process, at_ns, status });
     }
 

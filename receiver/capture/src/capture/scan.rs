@@ -131,6 +131,7 @@ impl Capture {
         if let Some(tracked) = self.processes.get_mut(process.pid) {
             (info.observed, info.gaps) = (tracked.observed.clone(), tracked.gaps.clone());
         }
+        info.since_unix_ns = self.pins.as_mut().map_or(0, |pins| pins.since(process));
         into.push(Event::Process(Box::new(info)));
         let variables = proc::launcher_variables(process.pid);
         if !variables.is_empty() {

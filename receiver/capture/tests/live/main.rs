@@ -16,6 +16,7 @@ mod nccl;
 mod nccl_hash;
 mod nccl_real;
 mod nvidia;
+mod pins;
 mod ranks;
 mod rig;
 mod rows;
@@ -31,6 +32,21 @@ fn player_process() {
     if let Ok(code) = std::env::var(rig::EXIT) {
         std::process::exit(code.parse().unwrap());
     }
+}
+
+/// The entry point of an agent in its own process; not a test.
+#[test]
+fn agent_process() {
+    if let Ok(arguments) = std::env::var(pins::AGENT) {
+        pins::run_agent(&arguments);
+    }
+}
+
+/// The entry point of a guard; not a test.
+#[test]
+fn guard_process() {
+    // Not started as a guard.
+    let _ = capture::guard();
 }
 
 /// The entry point of a process that calls NVIDIA's library; not a test.

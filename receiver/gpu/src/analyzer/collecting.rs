@@ -1,7 +1,7 @@
 //! Collection of metrics at the instants of an interval of event time. No clock is read.
 
 use event::Event;
-use instrumentation::{TimeRange, normalize, overflowing};
+use instrumentation::{TimeRange, overflowing};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
 use super::{Analyzer, Look};
@@ -65,9 +65,7 @@ impl Analyzer {
             tally: self.engine.tally(),
             collectives: self.collectives.as_ref().map(Collectives::tally),
         };
-        let mut own = self.account.metrics(window, state);
-        normalize(&mut own, window);
-        resource_metrics(self.receiver.clone(), own)
+        resource_metrics(self.receiver.clone(), self.account.metrics(window, state))
     }
 }
 

@@ -1,0 +1,117 @@
+//! What a later agent must know that the maps of the kernel programs do not contain: two maps that only agents use.
+//!
+//! The kernel replaces a value of an array as a whole, so that a killed agent leaves the old value or the new one.
+
+use std::io;
+use std::path::Path;
+
+use aya::maps::{Array, HashMap, Map, MapData};
+use event::ProcessId;
+use probe_abi::counters::DropReason;
+use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
+
+use super::VERSION;
+use crate::kernel::Words;
+use crate::totals::Share;
+
+/// Entries are allocated when they are added.
+const NO_PREALLOC: u32 = 1;
+
+/// The share of a process that is being removed: stored before its entries are removed, so that it is counted once
+/// wherever the agent is killed.
+#[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
+#[repr(C)]
+pub(crate) struct Ending {
+    /// Pid of the process; 0 for none.
+    pub(crate) pid: u64,
+    /// Its start, CLOCK_BOOTTIME ns.
+    pub(crate) start_ns: u64,
+    pub(crate) share: Share,
+}
+
+/// The progress of an agent.
+#[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
+#[repr(C)]
+pub(crate) struct Progress {
+    /// Version of what is stored.
+    pub(crate) version: u64,
+    /// When the maps were created, ns since 1970.
+    pub(crate) since_unix_ns: u64,
+    /// When records were last read, CLOCK_MONOTONIC ns.
+    pub(crate) read_ns: u64,
+    /// Cost of a run of the programs, ns.
+    pub(crate) run_cost_ns: u64,
+    /// Records that were read.
+    pub(crate) received: u64,
+    /// Lost hits that were reported, by reason.
+    pub(crate) lost: [u64; DropReason::ALL.len()],
+    /// Share of the processes that ended.
+    pub(crate) retired: Share,
+    pub(crate) ending: Ending,
+}
+
+const WORDS: usize = size_of::<Progress>() / 8;
+
+/// The maps.
+pub(super) struct Stored {
+    progress: Array<MapData, Words<WORDS>>,
+    /// Start of each process, CLOCK_BOOTTIME ns, and since when it is counted, ns since 1970; by pid. Full: the counters of
+    /// further processes begin again with each agent.
+    processes: HashMap<MapData, u32, [u64; 2]>,
+}
+
+impl Stored {
+    /// Creates the maps and pins them in `dir`.
+    pub(super) fn create(dir: &Path, processes_max: u32, progress: Progress) -> io::Result<Stored> {
+        let array: Array<MapData, Words<WORDS>> = Array::create(1, 0).map_err(io::Error::other)?;
+        array.pin(dir.join("state")).map_err(io::Error::other)?;
+        let processes: HashMap<MapData, u32, [u64; 2]> =
+            HashMap::create(processes_max, NO_PREALLOC).map_err(io::Error::other)?;
+        processes.pin(dir.join("processes")).map_err(io::Error::other)?;
+        let mut stored = Stored { progress: open_array(dir)?, processes: open_processes(dir)? };
+        stored.store(Progress { version: VERSION, ..progress });
+        Ok(stored)
+    }
+
+    /// Opens the maps that another agent pinned in `dir`.
+    pub(super) fn open(dir: &Path) -> io::Result<Stored> {
+        let stored = Stored { progress: open_array(dir)?, processes: open_processes(dir)? };
+        match stored.progress().version {
+            VERSION => Ok(stored),
+            other => Err(io::Error::other(format!("version {other}: expected {VERSION}"))),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.get(&0, 0).map(|words| transmute!(words)).unwrap_or_default()
+    }
+
+    pub(super) fn store(&mut self, progress: Progress) {
+        let words: Words<WORDS> = transmute!(progress);
+        let _ = self.progress.set(0, words, 0);
+    }
+
+    pub(super) fn since(&mut self, process: ProcessId, now_unix_ns: u64) -> u64 {
+        match self.processes.get(&process.pid, 0) {
+            Ok([start_ns, since_unix_ns]) if start_ns == process.start_ns => since_unix_ns,
+            _ => {
+                let _ = self.processes.insert(process.pid, [process.start_ns, now_unix_ns], 0);
+                now_unix_ns
+            }
+        }
+    }
+
+    pub(super) fn remove_process(&mut self, pid: u32) {
+        let _ = self.processes.remove(&pid);
+    }
+}
+
+fn open_array(dir: &Path) -> io::Result<Array<MapData, Words<WORDS>>> {
+    let data = MapData::from_pin(dir.join("state")).map_err(io::Error::other)?;
+    Array::try_from(Map::Array(data)).map_err(io::Error::other)
+}
+
+fn open_processes(dir: &Path) -> io::Result<HashMap<MapData, u32, [u64; 2]>> {
+    let data = MapData::from_pin(dir.join("processes")).map_err(io::Error::other)?;
+    HashMap::try_from(Map::HashMap(data)).map_err(io::Error::other)
+}
