@@ -2,7 +2,8 @@
 //!
 //! See `player --help` for its options. With `--wait-go` it prints `@player ready PID` when the libraries are mapped, makes
 //! no call before it has read a line, prints `@player done CALLS` at the end, and exits when its input is closed; so a test
-//! attaches before the first call and reads counters after the last one, without sleeping.
+//! attaches before the first call and reads counters after the last one, without sleeping. Such a player, and the
+//! players that it starts, end with their parent and leave no directory.
 //!
 //! The player is a function, so that any binary can be the traced program by running itself again.
 
@@ -10,6 +11,7 @@ mod calls;
 mod lines;
 mod nccl_sentinels;
 mod options;
+mod parent;
 mod plan;
 mod protocol;
 mod ranks;
@@ -17,11 +19,12 @@ mod replay;
 mod run;
 mod sentinels;
 mod spin;
+mod temporary;
 mod world;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use probe_abi::Library;
@@ -32,9 +35,12 @@ use crate::model::clock;
 use crate::nccl_calls::Nccl;
 use crate::oracle::{Line, Log, ProcessLine};
 use crate::ranks::RankScript;
+use crate::script::Script;
 use crate::script::parse::parse;
 use crate::text::ParseError;
 use options::{Options, Source};
+use temporary::TemporaryDir;
+use world::World;
 
 pub use protocol::{Player, ProtocolError};
 
@@ -115,12 +121,15 @@ fn run_main(options: Result<Options, PlayError>, own: Option<Own>) -> ExitCode {
 }
 
 fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
+    if options.wait_go {
+        parent::end_with_parent();
+    }
     let play = Play::of(options)?;
     let stubs = StubDir::of(options)?;
     let functions = load(&stubs, &play, own)?;
     let nccl = match play {
         Play::NcclSentinels | Play::Ranks(_) => {
-            Some(Nccl::load(&crate::install::Paths::under(&stubs.dir).nccl)?)
+            Some(Nccl::load(&crate::install::Paths::under(stubs.path()).nccl)?)
         }
         _ => None,
     };
@@ -129,43 +138,68 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
             .map_err(PlayError::file(format!("open oracle log {}", path.display())))?,
         None => Log::default(),
     };
-    if let (Play::Ranks(script), Some(nccl)) = (&play, &nccl) {
-        return match options.process {
-            Some(_) => ranks::play(script, options, &functions, nccl, &log),
-            None => ranks::lead(script, options, &stubs.dir),
-        };
+    let calls = match play {
+        Play::Ranks(script) => {
+            return match (&options.process, &nccl) {
+                (Some(_), Some(nccl)) => ranks::play(&script, options, &functions, nccl, &log),
+                _ => ranks::lead(&script, options, stubs),
+            };
+        }
+        Play::Script(script) => play_script(script, functions, &log, options, stubs)?,
+        Play::Sentinels | Play::NcclSentinels | Play::Trace(_) if !protocol::ready(options.wait_go) => None,
+        Play::Sentinels => {
+            begin(&log, options, 0)?;
+            Some(sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?)
+        }
+        Play::NcclSentinels => {
+            begin(&log, options, 0)?;
+            let run = |nccl| nccl_sentinels::run(nccl, &log).map_err(PlayError::file("write the oracle log"));
+            Some(nccl.as_ref().map(run).transpose()?.unwrap_or(0))
+        }
+        Play::Trace(plan) => {
+            begin(&log, options, plan.left_out)?;
+            let run = replay::run(&plan, &functions, &log, options.speed);
+            Some(run.map_err(PlayError::file("write the oracle log"))?)
+        }
+    };
+    if let Some(calls) = calls {
+        protocol::done(options.wait_go, calls);
     }
+    Ok(())
+}
+
+/// Plays a script; returns the number of calls, or `None` if the input ended before the start.
+fn play_script(
+    script: Box<Script>,
+    functions: Functions,
+    log: &Log,
+    options: &Options,
+    stubs: StubDir,
+) -> Result<Option<u64>, PlayError> {
+    let world = World::new(script, functions, log.clone(), options, stubs.path())?;
+    let others = run::start_others(&world)?;
     if !protocol::ready(options.wait_go) {
-        return Ok(());
+        return Ok(None);
     }
+    let _stubs = stubs.needed_after_start(options);
+    begin(log, options, 0)?;
+    run::run(world.begin(), others).map(Some)
+}
+
+/// Logs the start of the process.
+fn begin(log: &Log, options: &Options, left_out: u64) -> Result<(), PlayError> {
     let began = ProcessLine {
         pid: std::process::id(),
         script: options.source().name(),
         at_ns: clock::now_ns(),
-        left_out: if let Play::Trace(plan) = &play { plan.left_out } else { 0 },
+        left_out,
     };
-    let write = |lines: &[Line]| log.write(lines).map_err(PlayError::file("write the oracle log"));
-    write(&[Line::Process(began)])?;
-    let calls = match play {
-        Play::Script(script) => run::run(world::World::new(script, functions, log, options, &stubs.dir)?)?,
-        Play::Sentinels => {
-            sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?
-        }
-        Play::NcclSentinels | Play::Ranks(_) => match &nccl {
-            Some(nccl) => nccl_sentinels::run(nccl, &log).map_err(PlayError::file("write the oracle log"))?,
-            None => 0,
-        },
-        Play::Trace(plan) => replay::run(&plan, &functions, &log, options.speed)
-            .map_err(PlayError::file("write the oracle log"))?,
-    };
-    drop(stubs);
-    protocol::done(options.wait_go, calls);
-    Ok(())
+    log.write(&[Line::Process(began)]).map_err(PlayError::file("write the oracle log"))
 }
 
 /// The parsed input of the player.
 enum Play {
-    Script(Box<crate::script::Script>),
+    Script(Box<Script>),
     Sentinels,
     NcclSentinels,
     Ranks(RankScript),
@@ -201,34 +235,44 @@ impl Play {
     }
 }
 
-/// The directory of the stub libraries; removed on drop if this process created it.
-struct StubDir {
-    dir: PathBuf,
-    is_owned: bool,
+/// The directory of the stub libraries.
+enum StubDir {
+    /// Removed on drop.
+    Owned(TemporaryDir),
+    /// Remains.
+    Given(PathBuf),
 }
 
 impl StubDir {
     fn of(options: &Options) -> Result<StubDir, PlayError> {
-        let own = std::env::temp_dir().join(format!("warptap-stubs-{}", std::process::id()));
-        let dir = options.stubs.clone().unwrap_or(own);
+        let stubs = match &options.stubs {
+            Some(dir) if !options.remove_stubs => StubDir::Given(dir.clone()),
+            Some(dir) => StubDir::Owned(TemporaryDir::adopt(dir.clone())),
+            None => StubDir::Owned(TemporaryDir::adopt(temporary::path("stubs"))),
+        };
+        let dir = stubs.path();
         if !(options.goes_on && dir.is_dir()) {
-            install(&dir)
+            install(dir)
                 .map_err(PlayError::file(format!("install the stub libraries in {}", dir.display())))?;
         }
-        Ok(StubDir { is_owned: options.stubs.is_none() || options.remove_stubs, dir })
+        Ok(stubs)
     }
-}
 
-impl Drop for StubDir {
-    fn drop(&mut self) {
-        if self.is_owned {
-            let _ = std::fs::remove_dir_all(&self.dir);
+    fn path(&self) -> &Path {
+        match self {
+            StubDir::Owned(dir) => dir.path(),
+            StubDir::Given(dir) => dir,
         }
+    }
+
+    /// Removes the directory if no process needs it once all have mapped the libraries.
+    fn needed_after_start(self, options: &Options) -> Option<StubDir> {
+        (!options.unlink_stubs).then_some(self)
     }
 }
 
 fn load(stubs: &StubDir, play: &Play, own: Option<Own>) -> Result<Functions, PlayError> {
-    let paths = crate::install::Paths::under(&stubs.dir);
+    let paths = crate::install::Paths::under(stubs.path());
     let mut libraries = play.libraries();
     libraries.retain(|library| own.is_none() || *library != Library::Cudart);
     let functions = Functions::load(&paths, &libraries)?;

@@ -34,6 +34,9 @@
 //! | `stop` | | the rank makes no further calls, but does not exit |
 //! | `crash` | | the rank kills itself |
 //!
+//! All ranks end a `repeat` of a time after the same turn, and so does the player's time limit: at the end of a turn of
+//! an outermost `repeat`, or of one of a time.
+//!
 //! Every line takes `only=RANKS` and `every=N after=M at=K from=K until=K` as in [`crate::script`].
 
 use crate::script::turns::{Times, When};
@@ -133,7 +136,7 @@ pub enum RankAction {
     /// Launches the last graph captured on a stream.
     Replay(String),
     /// Repeats statements.
-    Repeat(Times, Vec<RankStatement>),
+    Repeat(RankLoop),
     /// Queries a communicator for its size and rank.
     Query(String),
     /// Calls a function that ends a communicator.
@@ -142,6 +145,17 @@ pub enum RankAction {
     Stop,
     /// Kills the rank.
     Crash,
+}
+
+/// A `repeat`.
+#[derive(Clone, Debug)]
+pub struct RankLoop {
+    /// Number of the loop in the script, from 0.
+    pub number: usize,
+    /// How often it runs.
+    pub times: Times,
+    /// What it repeats.
+    pub body: Vec<RankStatement>,
 }
 
 /// The function of a word that enqueues a collective or a message.
@@ -216,7 +230,7 @@ static WORDS: &[Word<Build>] = &[
     word("late", 1, 1, |_, l| Ok(RankAction::Late(time(l, 0)?))),
     word("pace", 2, 2, |_, l| Ok(RankAction::Pace(name(l), time(l, 1)?))),
     word("query", 1, 1, |_, l| Ok(RankAction::Query(name(l)))),
-    word("repeat", 1, 1, |r, l| Ok(RankAction::Repeat(Times::parse(l.arguments[0])?, r.block(true)?))),
+    word("repeat", 1, 1, |r, l| Ok(RankAction::Repeat(r.repeat(l)?))),
     word("replay", 0, 1, |_, l| Ok(RankAction::Replay(stream(l, 0)))),
     word("sleep", 1, 1, |_, l| Ok(RankAction::Sleep(time(l, 0)?))),
     Word { name: "split", arguments: (2, 2), keys: &[&["color"]], build: split },
@@ -232,7 +246,7 @@ pub fn is_ranks(text: &str) -> bool {
 /// Parses a script of ranks.
 pub fn parse(text: &str) -> std::result::Result<RankScript, ParseError> {
     let lines = text::split(text)?;
-    let mut reader = Reader { lines: &lines, at: 0, script: RankScript::default() };
+    let mut reader = Reader { lines: &lines, at: 0, loops: 0, script: RankScript::default() };
     let body = reader.block(false).map_err(|problem| {
         let line = lines.get(reader.at.saturating_sub(1)).map_or(0, |l| l.number);
         ParseError { line, problem }
@@ -243,6 +257,8 @@ pub fn parse(text: &str) -> std::result::Result<RankScript, ParseError> {
 struct Reader<'a> {
     lines: &'a [ScriptLine<'a>],
     at: usize,
+    /// Number of loops so far.
+    loops: usize,
     script: RankScript,
 }
 
@@ -261,6 +277,12 @@ impl Reader<'_> {
             }
         }
         if is_inner { Err("a block is open: 'end' is missing".into()) } else { Ok(body) }
+    }
+
+    fn repeat(&mut self, line: &ScriptLine<'_>) -> Result<RankLoop> {
+        let number = self.loops;
+        self.loops += 1;
+        Ok(RankLoop { number, times: Times::parse(line.arguments[0])?, body: self.block(true)? })
     }
 
     fn statement(&mut self, line: &ScriptLine<'_>) -> Result<RankStatement> {
@@ -347,7 +369,10 @@ mod tests {
         assert!(is_ranks(text) && !is_ranks("stream main\n"));
         let script = parse(text).unwrap();
         assert_eq!((script.ranks, script.seed, script.body.len()), (4, 9, 3));
-        let RankAction::Repeat(Times::Count(3), body) = &script.body[2].action else { panic!("{script:?}") };
+        let RankAction::Repeat(RankLoop { number: 0, times: Times::Count(3), body }) = &script.body[2].action
+        else {
+            panic!("{script:?}")
+        };
         assert_eq!((body[0].only.as_deref(), body[0].when.from), (Some(&[1, 2][..]), 1));
         let RankAction::Operation(send) = &body[1].action else { panic!("{body:?}") };
         let expected = RankOperation {

@@ -106,6 +106,10 @@ pub(super) struct Options {
     /// Remove the directory of the stubs at the end; set by a parent player.
     #[arg(long, hide = true)]
     pub(super) remove_stubs: bool,
+    /// Remove the directory of the stubs at the start signal, when all processes have mapped them; for scripts without an
+    /// exec. Set by a parent.
+    #[arg(long, hide = true)]
+    pub(super) unlink_stubs: bool,
     /// How this process received its options.
     #[arg(skip)]
     pub(super) origin: Origin,

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Beginning of each line of the protocol; text before it on a line is ignored.
 const MARK: &str = "@player ";
@@ -59,7 +60,14 @@ pub struct Player {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Whether it was told to make its calls.
+    is_started: bool,
 }
+
+/// Time that a player has to end before it is killed.
+const END_MAX: Duration = Duration::from_secs(2);
+/// Interval of the check for its end.
+const END_STEP: Duration = Duration::from_millis(5);
 
 impl Player {
     /// Starts a command that runs a player with `--wait-go`, and waits until its libraries are mapped.
@@ -67,7 +75,7 @@ impl Player {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = BufReader::new(output.ok_or(std::io::Error::other("the player has no output"))?);
-        let mut player = Player { child, input, output };
+        let mut player = Player { child, input, output, is_started: false };
         player.ready()?;
         Ok(player)
     }
@@ -82,7 +90,7 @@ impl Player {
         self.expect("ready").map(|_| ())
     }
 
-    /// Returns the process ids of its ranks in the order they were started; empty for other scripts.
+    /// Returns the process ids of its ranks, or of the other processes of its script, in the order they were started.
     pub fn ranks(&self) -> std::io::Result<Vec<u32>> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()))?;
         let children = threads.map(|thread| std::fs::read_to_string(thread?.path().join("children")));
@@ -95,6 +103,7 @@ impl Player {
     pub fn go(&mut self) -> Result<(), ProtocolError> {
         let input = self.input.as_mut().ok_or(std::io::Error::other("the player was finished"))?;
         input.write_all(b"go\n")?;
+        self.is_started = true;
         Ok(input.flush()?)
     }
 
@@ -128,9 +137,14 @@ impl Player {
 }
 
 impl Drop for Player {
-    /// Kills the process, so that a failed test leaves none running.
+    /// Kills the process, so that a failed test leaves none running. Before its start it ends by itself, and removes its
+    /// directories.
     fn drop(&mut self) {
         self.input = None;
+        let until = Instant::now() + END_MAX;
+        while !self.is_started && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(END_STEP);
+        }
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let _ = self.child.kill();
             let _ = self.child.wait();

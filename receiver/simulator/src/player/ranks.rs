@@ -1,30 +1,40 @@
 //! Plays a script of ranks: starts a process per rank and controls them.
 //!
-//! A rank's process is a player like any other. The ranks communicate in a directory: by a page that the stub libraries
-//! share, and by files with the ids of communicators.
+//! A rank's process is a player like any other. The ranks communicate by files: a page that the stub libraries share, the
+//! ids of communicators, and the last turns of loops. The directory of these files is removed once all ranks have opened
+//! them.
 
+mod ids;
+mod last_turn;
 mod rank;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::options::Options;
 use super::protocol::{self, Player};
-use super::{PlayError, ProtocolError};
+use super::temporary::TemporaryDir;
+use super::{PlayError, ProtocolError, StubDir};
 use crate::ranks::RankScript;
 
 pub(super) use rank::play;
 
 /// Starts all ranks and controls them: reports ready when all are, and done with the calls of all.
-pub(super) fn lead(script: &RankScript, options: &Options, stubs: &Path) -> Result<(), PlayError> {
-    let meeting = Meeting::new()?;
+pub(super) fn lead(script: &RankScript, options: &Options, stubs: StubDir) -> Result<(), PlayError> {
+    let meeting =
+        TemporaryDir::create("ranks").map_err(PlayError::file("create a directory for the ranks"))?;
     let failed = |e: ProtocolError| PlayError::Usage(format!("a rank failed: {e}"));
     let mut ranks = Vec::new();
     for rank in 0..script.ranks {
-        ranks.push(Player::start(command(options, stubs, &meeting.0, rank, script.ranks)).map_err(failed)?);
+        ranks.push(
+            Player::start(command(options, stubs.path(), meeting.path(), rank, script.ranks))
+                .map_err(failed)?,
+        );
     }
+    drop(meeting);
     if !protocol::ready(options.wait_go) {
         return Ok(());
     }
+    let _stubs = stubs.needed_after_start(options);
     for rank in &mut ranks {
         rank.go().map_err(failed)?;
     }
@@ -56,21 +66,4 @@ fn command(
         .env("WORLD_SIZE", ranks.to_string())
         .env("MASTER_ADDR", "localhost");
     command
-}
-
-/// The directory that the ranks share; removed on drop.
-struct Meeting(PathBuf);
-
-impl Meeting {
-    fn new() -> Result<Meeting, PlayError> {
-        let dir = std::env::temp_dir().join(format!("warptap-ranks-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(PlayError::file(format!("create {}", dir.display())))?;
-        Ok(Meeting(dir))
-    }
-}
-
-impl Drop for Meeting {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,6 +1,6 @@
 //! Plays a script: runs its threads and blocks. The module `calls` makes the calls.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -8,6 +8,7 @@ use probe_abi::NON_BLOCKING;
 
 use super::PlayError;
 use super::calls::Caller;
+use super::protocol::{Player, ProtocolError};
 use super::spin::Contention;
 use super::world::World;
 use crate::functions::by_symbol;
@@ -26,12 +27,11 @@ enum Flow {
     Over,
 }
 
-/// Plays a script; returns the number of calls made.
-pub(super) fn run(world: World) -> Result<u64, PlayError> {
-    let mut children = match world.options.process {
-        None => others(&world)?,
-        Some(_) => Vec::new(),
-    };
+/// Plays a script together with its other processes; returns the number of calls that this process made.
+pub(super) fn run(world: World, mut others: Vec<Player>) -> Result<u64, PlayError> {
+    for other in &mut others {
+        other.go().map_err(failed)?;
+    }
     std::thread::scope(|scope| {
         let mut first = Runner::new(&world, scope, "main", 0);
         let setup = first.all(&world.script.setup);
@@ -40,25 +40,31 @@ pub(super) fn run(world: World) -> Result<u64, PlayError> {
             start_all(&world, scope);
         }
     });
-    for child in &mut children {
-        let _ = child.wait();
+    for mut other in others {
+        let _ = other.done().and_then(|_| other.finish());
     }
     Ok(world.calls.load(Relaxed))
 }
 
-/// Starts the other processes of the script.
-fn others(world: &World) -> Result<Vec<Child>, PlayError> {
+/// Starts the other processes of the script, each up to the start signal; none in such a process itself.
+pub(super) fn start_others(world: &World) -> Result<Vec<Player>, PlayError> {
+    if world.options.process.is_some() {
+        return Ok(Vec::new());
+    }
     let mut names: Vec<_> = world.script.threads.iter().filter_map(|t| t.process.clone()).collect();
     names.sort();
     names.dedup();
     names
         .iter()
         .map(|name| {
-            let mut command = again(world, &world.options.source().name(), &["--process", name]);
-            command.stdin(Stdio::null()).stdout(Stdio::null());
-            command.spawn().map_err(PlayError::file(format!("start process {name}")))
+            let more = ["--process", name, "--wait-go"];
+            Player::start(again(world, &world.options.source().name(), &more)).map_err(failed)
         })
         .collect()
+}
+
+fn failed(error: ProtocolError) -> PlayError {
+    PlayError::Usage(format!("another process of the script failed: {error}"))
 }
 
 /// Returns a command that runs this program as a player of `script`, with the same options and these arguments.

@@ -128,7 +128,6 @@ impl World {
             let source = std::io::Error::other("the file cannot be mapped");
             return Err(PlayError::File { action: "share the device among processes".into(), source });
         }
-        let now_ns = clock::now_ns();
         Ok(World {
             streams: script.streams.iter().map(|_| AtomicU64::new(0)).collect(),
             truth: Mutex::default(),
@@ -137,13 +136,19 @@ impl World {
             buffers: script.buffers.iter().map(|_| Mutex::default()).collect(),
             signals: script.signals.iter().map(|_| Signal::default()).collect(),
             calls: AtomicU64::new(0),
-            ends_ns: options.seconds_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns)),
+            ends_ns: u64::MAX,
             options: options.clone(),
             stubs: stubs.to_path_buf(),
             script,
             functions,
             log,
         })
+    }
+
+    /// Begins the time limit.
+    pub(super) fn begin(mut self) -> World {
+        self.ends_ns = self.options.seconds_ns.map_or(u64::MAX, |ns| clock::now_ns().saturating_add(ns));
+        self
     }
 
     /// Returns true once the time limit is reached.

@@ -7,7 +7,6 @@ mod streams;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use probe_abi::PROBES;
@@ -15,11 +14,13 @@ use probe_abi::record::ARGUMENTS;
 
 use super::super::protocol;
 use super::super::{PlayError, options::Options};
+use super::ids::Ids;
+use super::last_turn::{LastTurns, LoopExecution};
 use crate::functions::Functions;
 use crate::model::{clock, thread};
 use crate::nccl_calls::{Nccl, NcclOutcome};
 use crate::oracle::{Line, Log, NcclLine};
-use crate::ranks::{RankAction, RankOperation, RankPeer, RankScript, RankStatement};
+use crate::ranks::{RankAction, RankLoop, RankOperation, RankPeer, RankScript, RankStatement};
 use crate::script::turns::Times;
 use crate::text::{Random, ValueRange};
 
@@ -55,7 +56,8 @@ struct Rank<'a> {
     functions: &'a Functions,
     nccl: &'a Nccl,
     log: &'a Log,
-    meeting: PathBuf,
+    ids: Ids,
+    last_turns: LastTurns,
     rank: usize,
     random: Random,
     members: BTreeMap<String, Member>,
@@ -68,6 +70,10 @@ struct Rank<'a> {
     calls: u64,
     late_ns: u64,
     depth: u32,
+    /// How often each loop was executed, by its number.
+    executions: BTreeMap<usize, usize>,
+    /// Number of loops around the current statement.
+    loops: u32,
     is_capturing: bool,
     /// Whether it continues at the same time as its peers; work is then done before the wait.
     is_paced: bool,
@@ -89,6 +95,9 @@ pub(in super::super) fn play(
     if !nccl.meet_at(&meeting.join("board")) {
         return Err(PlayError::Usage(format!("rank {rank} cannot share the page in {}", meeting.display())));
     }
+    let failed = || PlayError::file(format!("share files in {}", meeting.display()));
+    let ids = Ids::share(&meeting.join("ids"), script).map_err(failed())?;
+    let last_turns = LastTurns::share(&meeting.join("turns")).map_err(failed())?;
     if !protocol::ready(options.wait_go) {
         return Ok(());
     }
@@ -101,7 +110,8 @@ pub(in super::super) fn play(
         functions,
         nccl,
         log,
-        meeting,
+        ids,
+        last_turns,
         rank,
         random: Random::new(script.seed.wrapping_mul(1_000_003).wrapping_add(rank as u64)),
         members: BTreeMap::new(),
@@ -112,6 +122,8 @@ pub(in super::super) fn play(
         calls: 0,
         late_ns: 0,
         depth: 0,
+        executions: BTreeMap::new(),
+        loops: 0,
         is_capturing: false,
         is_paced: false,
         ends_ns: options.seconds_ns.map_or(u64::MAX, |ns| clock::now_ns().saturating_add(ns)),
@@ -150,7 +162,7 @@ impl Rank<'_> {
             RankAction::Group(body) => return self.group(body, turn),
             RankAction::Capture(stream, body) => return self.capture(stream, body, turn),
             RankAction::Replay(stream) => self.replay(stream),
-            RankAction::Repeat(times, body) => return self.repeat(*times, body),
+            RankAction::Repeat(repeat) => return self.repeat(repeat),
             RankAction::Query(name) => self.query(name),
             RankAction::End(symbol, name) => self.end(symbol, name),
             RankAction::Stop => return Flow::Over,
@@ -159,22 +171,36 @@ impl Rank<'_> {
         Flow::On
     }
 
-    fn repeat(&mut self, times: Times, body: &[RankStatement]) -> Flow {
+    fn repeat(&mut self, repeat: &RankLoop) -> Flow {
+        let before = self.executions.entry(repeat.number).or_default();
+        let of = LoopExecution { number: repeat.number, before: *before };
+        *before += 1;
         let began_ns = clock::now_ns();
         for turn in 0.. {
-            let more = match times {
-                Times::Count(count) => turn < count,
-                Times::For(_) if self.turns.is_some_and(|turns| turn >= turns) => false,
-                Times::For(ns) => clock::now_ns() < began_ns.saturating_add(ns),
-            };
-            if !more || clock::now_ns() >= self.ends_ns {
+            if !self.continues(repeat.times, of, began_ns, turn) {
                 break;
             }
-            if self.all(body, turn) == Flow::Over {
+            self.loops += 1;
+            let flow = self.all(&repeat.body, turn);
+            self.loops -= 1;
+            if flow == Flow::Over {
                 return Flow::Over;
             }
         }
         Flow::On
+    }
+
+    /// Returns whether a loop that began at `began_ns` runs a turn. All ranks run the same turns.
+    fn continues(&self, times: Times, of: LoopExecution, began_ns: u64, turn: u64) -> bool {
+        let ends_ns = match times {
+            Times::Count(count) if turn >= count => return false,
+            // A turn of the loop around it is not ended in its middle.
+            Times::Count(_) if self.loops > 0 => return true,
+            Times::Count(_) => self.ends_ns,
+            Times::For(_) if self.turns.is_some_and(|turns| turn >= turns) => return false,
+            Times::For(ns) => self.ends_ns.min(began_ns.saturating_add(ns)),
+        };
+        ends_ns == u64::MAX || self.last_turns.runs(of, turn, clock::now_ns() >= ends_ns)
     }
 
     fn sleep(&mut self, span: &ValueRange) -> u64 {

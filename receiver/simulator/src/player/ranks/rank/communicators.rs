@@ -1,6 +1,7 @@
-//! Creation and destruction of a rank's communicators: ids that ranks exchange in files, splits, and handles that are
+//! Creation and destruction of a rank's communicators: ids that ranks exchange in a file, splits, and handles that are
 //! written at the end of a group.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::super::super::nccl_sentinels::hex;
@@ -10,7 +11,7 @@ use crate::nccl::abi::{NO_COLOR, NcclId};
 use crate::oracle::{Line, NcclLine};
 use crate::ranks::Color;
 
-/// How often a rank polls for the file of an id, ns.
+/// How often a rank polls for an id, ns.
 const POLL_NS: u64 = 200_000;
 
 impl Rank<'_> {
@@ -18,18 +19,19 @@ impl Rank<'_> {
     fn id(&mut self, name: &str, is_first: bool) -> NcclId {
         let generation = self.generations.entry(name.to_owned()).or_default();
         *generation += 1;
-        let path = self.meeting.join(format!("{name}.{generation}.id"));
+        let generation = *generation;
         if is_first {
             let mut id = NcclId([0; 128]);
             let mut line = self.words("ncclGetUniqueId", &[&raw mut id as u64]);
             line.exit = hex(&id.0);
             self.lines.push(Line::Nccl(line));
-            let draft = path.with_extension("draft");
-            let _ = std::fs::write(&draft, id.0).and_then(|()| std::fs::rename(&draft, &path));
+            if let Err(error) = self.ids.put(name, generation, &id) {
+                let _ = writeln!(std::io::stderr(), "player: rank {} cannot store an id: {error}", self.rank);
+            }
         }
         loop {
-            match std::fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()) {
-                Some(bytes) => return NcclId(bytes),
+            match self.ids.get(name, generation) {
+                Some(id) => return id,
                 None => clock::sleep_until(clock::now_ns() + POLL_NS),
             }
         }
