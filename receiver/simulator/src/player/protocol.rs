@@ -60,7 +60,7 @@ pub struct Player {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Whether it was told to make its calls.
+    /// Whether it has received the start signal.
     is_started: bool,
 }
 

@@ -1,0 +1,149 @@
+//! The demo as a program: it ends in time, observes its own processes only, and leaves nothing behind, even if it is
+//! killed. As root with real probes; elsewhere it replays recordings.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SCENARIOS: [&str; 8] = [
+    "cold-start",
+    "cpu-contention",
+    "gpu-steal",
+    "incident",
+    "late-rank",
+    "memcpy-bottleneck",
+    "periodic-spike",
+    "slow-decode",
+];
+/// Time within which a killed demo's processes end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs demos with a directory for temporary files of their own.
+struct Rig {
+    dir: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("out.jsonl")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        std::fs::create_dir_all(self.temporary()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warptap"));
+        command.args(arguments).env("TMPDIR", self.temporary()).stdout(Stdio::piped()).stdin(Stdio::piped());
+        command
+    }
+
+    fn demo(&self, scenario: &str, seconds: &str) -> Command {
+        let mut command = self.command(&["demo", scenario, "--seconds", seconds, "--out"]);
+        command.arg(self.out());
+        command
+    }
+
+    /// Returns the processes with these temporary files, and the files.
+    fn leftovers(&self) -> (Vec<String>, Vec<PathBuf>) {
+        let variable = format!("TMPDIR={}", self.temporary().display());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let is_ours = |dir: &Path| {
+            let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+        };
+        let processes = processes.filter(|process| is_ours(&process.path()));
+        let command = |dir: PathBuf| std::fs::read_to_string(dir.join("cmdline")).unwrap_or_default();
+        let processes = processes.map(|process| command(process.path()).replace('\0', " ")).collect();
+        let files = std::fs::read_dir(self.temporary()).unwrap().flatten().map(|file| file.path()).collect();
+        (processes, files)
+    }
+
+    #[track_caller]
+    fn check_nothing_is_left(&self) {
+        let began = Instant::now();
+        while self.leftovers() != (Vec::new(), Vec::new()) {
+            assert!(began.elapsed() < PATIENCE, "left behind: {:?}", self.leftovers());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Returns the values of `process.pid` in the telemetry.
+    fn observed(&self) -> BTreeSet<u32> {
+        let text = std::fs::read_to_string(self.out()).unwrap();
+        let parts = text.split(r#"{"key":"process.pid","value":{"intValue":"#).skip(1);
+        parts.map(|part| part.trim_matches('"').split('"').next().unwrap().parse().unwrap()).collect()
+    }
+}
+
+/// Waits until a player is ready, and lets it play. Returns its output, which has to stay open.
+fn play(player: &mut Child) -> BufReader<ChildStdout> {
+    let mut output = BufReader::new(player.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("@player ready") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the player ended");
+    }
+    player.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    output
+}
+
+/// In `late-rank`, one run of ten waited for ever.
+#[test]
+fn every_scenario_ends_in_time_and_leaves_nothing() {
+    let rig = Rig::new();
+    for scenario in SCENARIOS {
+        let began = Instant::now();
+        let output = rig.demo(scenario, "0.5").output().unwrap();
+        assert!(output.status.success(), "{scenario}: {output:?}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{scenario}: {:?}", began.elapsed());
+        rig.check_nothing_is_left();
+    }
+}
+
+/// After a kill, five processes and two directories were left.
+#[test]
+fn killed_demo_leaves_no_process_and_no_directory() {
+    let rig = Rig::new();
+    for scenario in ["gpu-steal", "late-rank"] {
+        // Before, at and after the start of the player, and while it makes calls.
+        for after_ms in [0, 300, 600, 900, 1_500] {
+            let mut demo = rig.demo(scenario, "30").spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(after_ms));
+            demo.kill().unwrap();
+            demo.wait().unwrap();
+            rig.check_nothing_is_left();
+        }
+    }
+}
+
+/// It wrote the data of every GPU process of the node to its file.
+#[test]
+fn demo_observes_its_own_processes_only() {
+    let rig = Rig::new();
+    let arguments = ["player", "@vllm-graphs", "--wait-go", "--unlink-stubs", "--seconds", "60"];
+    let mut other = rig.command(&arguments).spawn().unwrap();
+    let _output = play(&mut other);
+    // The second process of `gpu-steal` makes its first call after seven seconds.
+    for (scenario, seconds, processes) in [("incident", "1", 1), ("gpu-steal", "8", 2)] {
+        let output = rig.demo(scenario, seconds).output().unwrap();
+        if !String::from_utf8_lossy(&output.stdout).contains("real probes") {
+            println!("skipped: probes cannot be attached here: {output:?}");
+            break;
+        }
+        let observed = rig.observed();
+        assert!(!observed.contains(&other.id()), "{scenario}: {observed:?}");
+        assert_eq!(observed.len(), processes, "{scenario}: {observed:?}");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
