@@ -5,6 +5,7 @@
 
 mod adopt;
 mod exits;
+mod hand_over;
 mod scan;
 
 use std::collections::BTreeMap;
@@ -16,12 +17,14 @@ use probe_abi::record::{RecordKind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
+use self::hand_over::{FormerCalls, HandOver};
+
 use crate::arming::Arming;
 use crate::attach::{self, Attach};
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
-use crate::pins::{self, Pins};
+use crate::pins::{self, CarriedTotals, Pins};
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
@@ -46,6 +49,10 @@ pub struct Capture {
     pins: Option<Pins>,
     /// Processes of an earlier agent that are not described yet, with the time of its last read, ns.
     adopted: Vec<(ProcessId, u64)>,
+    /// Totals that programs with other objects counted.
+    carried: CarriedTotals,
+    hand_over: Option<HandOver>,
+    former_calls: FormerCalls,
     arming: Arming,
     processes: Processes,
     publishers: Publishers,
@@ -83,6 +90,9 @@ impl Capture {
             libraries: Libraries::default(),
             pins,
             adopted: Vec::new(),
+            carried: CarriedTotals::default(),
+            hand_over: None,
+            former_calls: FormerCalls::default(),
             arming: Arming::default(),
             processes: Processes::default(),
             publishers: Publishers::default(),
@@ -108,6 +118,7 @@ impl Capture {
         for pid in &settings.pids {
             capture.trace(*pid)?;
         }
+        capture.take_over();
         Ok(capture)
     }
 
@@ -166,22 +177,25 @@ impl Capture {
     pub fn read_totals(&mut self, into: &mut Vec<Event>) {
         let now_ns = clock::now_ns();
         for process in self.processes.traced() {
-            totals::operations(&self.kernel, process, now_ns, into);
+            self.operations(process, now_ns, into);
         }
         into.push(Event::Account(Box::new(self.account())));
     }
 
-    fn drain(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+    /// Reads records from the ring. Returns false if there may be more.
+    fn drain(&mut self, now_ns: u64, into: &mut Vec<Event>) -> bool {
         for _ in 0..RECORDS_PER_READ {
-            let Some(item) = self.kernel.ring.next() else { return };
+            let Some(item) = self.kernel.ring.next() else { return true };
             let record = event::decode::decode(&item);
             drop(item);
             self.received += 1;
             match record {
+                Ok(record) if self.former_calls.contain(&record) => {}
                 Ok(record) => self.take(record, now_ns, into),
                 Err(e) => self.count_undecoded(&e),
             }
         }
+        false
     }
 
     fn count_undecoded(&mut self, error: &DecodeError) {
@@ -255,10 +269,12 @@ impl EventSource for Capture {
             into.push(Event::Clock(clock::offsets()));
         }
         self.describe_adopted(into);
-        // Drained before processes are listed, because only the exit record holds the exit status.
-        self.drain(now_ns, into);
+        self.read_former(now_ns, into);
+        // Drained before processes are listed, because only the exit record holds the exit status, and is the last one. An
+        // earlier agent may have left more than one read takes.
+        let is_drained = self.drain(now_ns, into);
         self.store_progress(now_ns);
-        if self.list_interval.is_due(now_ns) {
+        if is_drained && self.list_interval.is_due(now_ns) {
             self.list_processes(now_ns, into);
         }
         for pid in self.processes.due(now_ns, SCANS_PER_READ) {

@@ -3,7 +3,7 @@
 //! aya creates the maps and the tracepoint programs; where the kernel supports uprobe_multi, [`crate::multi`] loads the
 //! probe programs. [`crate::attach`] attaches them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::links::{FdLink, PinnedLink};
@@ -83,7 +83,7 @@ const HOOKS: [(&str, &str); 2] = [("exec", "sched_process_exec"), ("exit", "sche
 
 /// The loaded programs and their maps.
 pub struct Kernel {
-    ebpf: Ebpf,
+    maps: Maps,
     /// The consumer of the ring.
     pub ring: RingBuf<MapData>,
     /// [`ProcessFold`]s by pid.
@@ -121,16 +121,38 @@ pub struct Kernel {
     pub multi: Option<Multi>,
 }
 
+fn missing(name: &str) -> CaptureError {
+    CaptureError::Load { what: "the object", reason: format!("there is no {name}") }
+}
+
 fn problem(what: &'static str) -> impl Fn(aya::maps::MapError) -> CaptureError {
     move |e| CaptureError::Load { what, reason: e.to_string() }
 }
 
+/// Where maps are taken from.
+enum Maps {
+    /// The loaded object, with its programs.
+    Loaded(Box<Ebpf>),
+    /// A directory in which an earlier agent pinned them.
+    Pinned(PathBuf),
+}
+
+impl Maps {
+    fn map(&mut self, name: &'static str) -> Result<Map, CaptureError> {
+        match self {
+            Maps::Loaded(ebpf) => ebpf.take_map(name).ok_or_else(|| missing(name)),
+            Maps::Pinned(dir) => {
+                MapData::from_pin(dir.join(name)).and_then(Map::from_map_data).map_err(problem(name))
+            }
+        }
+    }
+}
+
 fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(
-    ebpf: &mut Ebpf,
+    maps: &mut Maps,
     name: &'static str,
 ) -> Result<T, CaptureError> {
-    let missing = || CaptureError::Load { what: name, reason: "the object has no such map".to_owned() };
-    T::try_from(ebpf.take_map(name).ok_or_else(missing)?).map_err(problem(name))
+    T::try_from(maps.map(name)?).map_err(problem(name))
 }
 
 impl Kernel {
@@ -167,35 +189,47 @@ impl Kernel {
                     .map_err(|e| CaptureError::Load { what: "a probe program", reason: chain(&e) })?;
             }
         }
-        let mut settings: Array<_, [u64; SETTING_WORDS]> = take(&mut ebpf, "SETTINGS")?;
         if let Load::Adopted(dir) = load {
             check_hooks(dir)?;
         } else {
+            let settings = ebpf.map_mut("SETTINGS").ok_or_else(|| missing("SETTINGS"))?;
+            let mut settings: Array<_, [u64; SETTING_WORDS]> =
+                Array::try_from(settings).map_err(problem("SETTINGS"))?;
             settings.set(0, settings_words(trace_all), 0).map_err(problem("SETTINGS"))?;
             for (program, tracepoint) in HOOKS {
                 attach_tracepoint(&mut ebpf, program, tracepoint, load.dir())?;
             }
         }
+        Kernel::of(Maps::Loaded(Box::new(ebpf)), multi.ok())
+    }
+
+    /// Opens the maps that an earlier agent pinned, which may have other sizes, without loading programs. Fails if their
+    /// values have another layout.
+    pub(crate) fn open(dir: &Path) -> Result<Kernel, CaptureError> {
+        Kernel::of(Maps::Pinned(dir.join("maps")), None)
+    }
+
+    fn of(mut maps: Maps, multi: Option<Multi>) -> Result<Kernel, CaptureError> {
         Ok(Kernel {
-            ring: take(&mut ebpf, "RING")?,
-            processes: take(&mut ebpf, "PROCESSES")?,
-            counters: take(&mut ebpf, "COUNTERS")?,
-            durations: take(&mut ebpf, "DURATIONS")?,
-            streams: take(&mut ebpf, "STREAMS")?,
-            graphs: take(&mut ebpf, "GRAPHS")?,
-            hot_streams: take(&mut ebpf, "HOT_STREAMS")?,
-            hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
-            hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
-            callers: take(&mut ebpf, "CALLERS")?,
-            hot_calls: take(&mut ebpf, "HOT_CALLS")?,
-            threads: take(&mut ebpf, "THREADS")?,
-            filter: take(&mut ebpf, "FILTER")?,
-            runtime: take(&mut ebpf, "RUNTIME")?,
-            details: take(&mut ebpf, "DETAILS")?,
-            variables: take(&mut ebpf, "VARIABLES")?,
-            settings,
-            multi: multi.ok(),
-            ebpf,
+            ring: take(&mut maps, "RING")?,
+            processes: take(&mut maps, "PROCESSES")?,
+            counters: take(&mut maps, "COUNTERS")?,
+            durations: take(&mut maps, "DURATIONS")?,
+            streams: take(&mut maps, "STREAMS")?,
+            graphs: take(&mut maps, "GRAPHS")?,
+            hot_streams: take(&mut maps, "HOT_STREAMS")?,
+            hot_durations: take(&mut maps, "HOT_DURATIONS")?,
+            hot_processes: take(&mut maps, "HOT_PROCESSES")?,
+            callers: take(&mut maps, "CALLERS")?,
+            hot_calls: take(&mut maps, "HOT_CALLS")?,
+            threads: take(&mut maps, "THREADS")?,
+            filter: take(&mut maps, "FILTER")?,
+            runtime: take(&mut maps, "RUNTIME")?,
+            details: take(&mut maps, "DETAILS")?,
+            variables: take(&mut maps, "VARIABLES")?,
+            settings: take(&mut maps, "SETTINGS")?,
+            multi,
+            maps,
         })
     }
 
@@ -209,7 +243,10 @@ impl Kernel {
 
     /// Returns a program for perf uprobes by its name.
     pub fn perf_program(&mut self, name: &str) -> Result<&mut UProbe, CaptureError> {
-        probe_program(&mut self.ebpf, name)
+        match &mut self.maps {
+            Maps::Loaded(ebpf) => probe_program(ebpf, name),
+            Maps::Pinned(_) => Err(missing(name)),
+        }
     }
 }
 

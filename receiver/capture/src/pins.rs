@@ -12,14 +12,19 @@
 //!      /hooks/{exec,exit}     links of the tracepoints
 //!      /agent/{state,processes}   what a later agent must know        state.rs
 //!      /files/FILE/{e0,…,r0,…}    links of a library file             files.rs
-//!    /new                     a directory that is not complete yet
+//!    /new                     a directory that is not complete yet, or not any more
 //! ```
+//!
+//! An agent with other objects attaches its own programs before it removes those of the former agent
+//! (`capture::hand_over`).
 //!
 //! Nothing stays attached without an owner: a process that the agent starts, its guard, removes the pins some time after
 //! the agent has ended, unless another agent has become the owner ([`expire`]).
 
+mod carried;
 pub(crate) mod expire;
 mod files;
+mod former;
 mod root;
 mod state;
 
@@ -30,8 +35,9 @@ use crate::objects::OBJECT;
 use crate::settings::{PinSettings, Settings};
 use crate::{CaptureError, attach, clock, cost};
 
-use expire::Guard;
+pub(crate) use carried::{Carried, CarriedTotals};
 pub(crate) use files::{AdoptedFile, PinnedFiles, Stamp};
+pub(crate) use former::{Former, FormerMaps, process_id};
 use root::Root;
 use state::Stored;
 pub(crate) use state::{Ending, Progress};
@@ -39,7 +45,7 @@ pub(crate) use state::{Ending, Progress};
 /// Name of a directory that is being filled.
 const NEW: &str = "new";
 /// Version of what this module stores. Change it when the meaning of stored values changes.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The pinned objects of this agent.
 pub(crate) struct Pins {
@@ -47,8 +53,8 @@ pub(crate) struct Pins {
     stored: Stored,
     progress: Progress,
     is_adopted: bool,
-    _root: Root,
-    _guard: Guard,
+    former: Option<Former>,
+    root: Root,
 }
 
 fn failed(reason: impl ToString) -> CaptureError {
@@ -78,26 +84,26 @@ fn load_pinned(settings: &Settings, pin: &PinSettings, root: Root) -> Result<(Ke
 fn load_in(settings: &Settings, pin: &PinSettings, root: Root) -> Result<(Kernel, Pins), String> {
     // First, so that nothing is pinned that would not expire.
     let owner = root.name_owner().map_err(|e| e.to_string())?;
-    let guard = Guard::start(pin, &owner).map_err(|e| format!("cannot start the guard of the pins: {e}"))?;
+    expire::start_guard(pin, &owner).map_err(|e| format!("cannot start the guard of the pins: {e}"))?;
     root.remove(NEW).map_err(|e| e.to_string())?;
     let name = id(settings);
-    for other in root.ids().into_iter().filter(|other| *other != name) {
-        tracing::info!(id = other, "probes of an agent with other objects are removed");
-        root.remove(&other).map_err(|e| e.to_string())?;
-    }
     let dir = root.path().join(&name);
     if dir.exists() {
         match adopt(settings, &dir) {
-            Ok((kernel, stored)) => return Ok((kernel, Pins::new((dir, stored), true, root, guard))),
+            Ok((kernel, stored)) => {
+                let former = former::open(&root, &name, Some(stored.progress().since_unix_ns));
+                return Ok((kernel, Pins::new((dir, stored), true, root).after(former)));
+            }
             Err(reason) => {
                 tracing::warn!(%reason, "pinned probes cannot be adopted: calls are lost until they are attached again");
                 root.remove(&name).map_err(|e| e.to_string())?;
             }
         }
     }
+    let former = former::open(&root, &name, None);
     let (kernel, stored) = create(settings, &root.path().join(NEW)).map_err(|e| e.to_string())?;
     root.rename(NEW, &name).map_err(|e| e.to_string())?;
-    Ok((kernel, Pins::new((dir, stored), false, root, guard)))
+    Ok((kernel, Pins::new((dir, stored), false, root).after(former)))
 }
 
 fn adopt(settings: &Settings, dir: &Path) -> Result<(Kernel, Stored), CaptureError> {
@@ -144,9 +150,44 @@ fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
 }
 
 impl Pins {
-    fn new((dir, stored): (PathBuf, Stored), is_adopted: bool, root: Root, guard: Guard) -> Pins {
+    fn new((dir, stored): (PathBuf, Stored), is_adopted: bool, root: Root) -> Pins {
         let progress = stored.progress();
-        Pins { dir, stored, progress, is_adopted, _root: root, _guard: guard }
+        Pins { dir, stored, progress, is_adopted, former: None, root }
+    }
+
+    fn after(mut self, former: Option<Former>) -> Pins {
+        self.former = former;
+        self
+    }
+
+    /// Returns the pins of an agent with other objects. The processes that it counted keep the time since when they are
+    /// counted.
+    pub(crate) fn take_former(&mut self) -> Option<Former> {
+        let former = self.former.take()?;
+        if let Some(maps) = &former.maps {
+            self.stored.add_processes_of(&maps.stored);
+        }
+        Some(former)
+    }
+
+    /// Removes the pins of a former agent, whose programs are then detached.
+    pub(crate) fn release(&self, former: &Former) {
+        former::release(&self.root, former);
+    }
+
+    /// Returns the totals that former agents counted.
+    pub(crate) fn carried(&self) -> CarriedTotals {
+        self.stored.carried()
+    }
+
+    /// Stores the totals that a former agent counted of a function.
+    pub(crate) fn carry(&mut self, pid: u32, row: u16, carried: &Carried) {
+        self.stored.carry(pid, row, carried);
+    }
+
+    /// Removes the totals that a former agent counted of a process.
+    pub(crate) fn remove_carried(&mut self, pid: u32, rows: &[u16]) {
+        rows.iter().for_each(|row| self.stored.remove_carried(pid, *row));
     }
 
     /// Returns the progress of the agent before, if its probes were adopted.

@@ -52,6 +52,13 @@ impl Fold {
         calls.into_iter().flatten().map(|calls| calls[usize::from(row)].load(Relaxed)).sum()
     }
 
+    fn total(&self, kernel: &Kernel, process: ProcessId, row: u16, at_ns: u64) -> OperationTotal {
+        let calls = self.calls(row);
+        let mut total = OperationTotal { at_ns, process, row, calls, ..OperationTotal::default() };
+        add_durations(kernel, &mut total);
+        total
+    }
+
     fn share(&self) -> Share {
         let hot = self.hot.as_ref().map(|hot| [&hot.folded, &hot.launches]);
         let folded = [&self.fold.folded, &self.fold.launches].into_iter().chain(hot.into_iter().flatten());
@@ -67,12 +74,29 @@ pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Ve
     let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
     let fold = Fold::of(kernel, process.pid, fold);
     for probe in PROBES.iter().filter(|p| fold.calls(p.id) > 0) {
-        let calls = fold.calls(probe.id);
-        let mut total = OperationTotal { at_ns, process, row: probe.id, calls, ..OperationTotal::default() };
-        add_durations(kernel, &mut total);
-        into.push(Event::Operation(Box::new(total)));
+        into.push(Event::Operation(Box::new(fold.total(kernel, process, probe.id, at_ns))));
     }
     fold.share()
+}
+
+/// Returns the rows that a process called.
+pub fn rows(kernel: &Kernel, pid: u32) -> Vec<u16> {
+    let fold = kernel.processes.get(&pid, 0).map(|fold| Fold::of(kernel, pid, fold));
+    let called = |fold: &Fold| PROBES.iter().map(|p| p.id).filter(|row| fold.calls(*row) > 0).collect();
+    fold.as_ref().map(called).unwrap_or_default()
+}
+
+/// Returns the totals of a function in a process; zeroes if it was not called.
+pub fn of_row(kernel: &Kernel, process: ProcessId, row: u16, at_ns: u64) -> OperationTotal {
+    match kernel.processes.get(&process.pid, 0) {
+        Ok(fold) => Fold::of(kernel, process.pid, fold).total(kernel, process, row, at_ns),
+        Err(_) => OperationTotal { at_ns, process, row, ..OperationTotal::default() },
+    }
+}
+
+/// Returns the share of a process in the account.
+pub fn share(kernel: &Kernel, pid: u32) -> Share {
+    kernel.processes.get(&pid, 0).map(|fold| Fold::of(kernel, pid, fold).share()).unwrap_or_default()
 }
 
 /// Adds the durations in the map and those in the operation's slot.

@@ -5,13 +5,10 @@
 
 use event::{Event, ProcessId};
 use probe_abi::detail::Detail;
-use probe_abi::record::ProcessFold;
-use zerocopy::transmute;
 
 use super::Capture;
-use crate::kernel::{PROCESS_WORDS, Words};
 use crate::libraries::Libraries;
-use crate::pins::{Ending, Progress};
+use crate::pins::{Ending, Pins, Progress, process_id};
 use crate::totals::{self, Share};
 use crate::{clock, proc};
 
@@ -22,6 +19,7 @@ impl Capture {
         let (files, adopted) = (pins.files(), pins.adopted());
         self.libraries = Libraries::adopted(files, clock::now_ns());
         let Some(progress) = adopted else { return };
+        self.carried = self.pins.as_ref().map(Pins::carried).unwrap_or_default();
         (self.retired, self.lost, self.received) = (progress.retired, progress.lost, progress.received);
         self.clean_up(traced);
         self.adopt_processes(progress.read_ns);
@@ -107,11 +105,7 @@ impl Capture {
         if let Some(pins) = &mut self.pins {
             pins.store(Progress { retired, ending: Ending::default(), ..pins.progress() });
             pins.remove_process(pid);
+            pins.remove_carried(pid, &self.carried.remove(pid));
         }
     }
-}
-
-fn process_id((pid, fold): (u32, Words<PROCESS_WORDS>)) -> ProcessId {
-    let fold: ProcessFold = transmute!(fold);
-    ProcessId { pid, start_ns: fold.start_ns.into_inner() }
 }

@@ -4,6 +4,7 @@ use event::{Event, ExitStatus, ProcessId};
 use probe_abi::record::StreamKey;
 
 use super::Capture;
+use crate::kernel::Kernel;
 use crate::{totals, unfinished};
 
 impl Capture {
@@ -41,8 +42,16 @@ impl Capture {
     fn close(&mut self, process: ProcessId, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         let pid = process.pid;
         self.put_detail(pid, None);
-        self.push_unfinished_steps(process, at_ns, into);
-        let share = totals::operations(&self.kernel, process, at_ns, into);
+        let mut unfinished = Vec::new();
+        push_unfinished_steps(&mut self.kernel, process, at_ns, &mut unfinished);
+        if let Some(former) = self.former_kernel_of(process) {
+            // The former programs saw the whole of them.
+            unfinished.clear();
+            push_unfinished_steps(former, process, at_ns, &mut unfinished);
+        }
+        into.extend(unfinished);
+        self.settle(process);
+        let share = self.operations(process, at_ns, into);
         self.store_ending(process, share);
         if totals::remove(&mut self.kernel, pid) {
             self.retired.add(share);
@@ -52,16 +61,16 @@ impl Capture {
         self.store_ended(pid);
         into.push(Event::Exit { process, at_ns, status });
     }
+}
 
-    /// Appends the steps that no sync call will end any more.
-    fn push_unfinished_steps(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let keys = self.kernel.streams.keys().flatten().map(|key| zerocopy::transmute!(key));
-        let mut keys: Vec<StreamKey> = keys.filter(|key: &StreamKey| key.pid == process.pid).collect();
-        keys.sort_unstable();
-        for key in keys {
-            if let Some(fold) = unfinished::take(&mut self.kernel, &key) {
-                into.extend(unfinished::unfinished_step(process, &key, &fold, at_ns).map(Event::Step));
-            }
+/// Appends the steps that no sync call will end any more.
+fn push_unfinished_steps(kernel: &mut Kernel, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+    let keys = kernel.streams.keys().flatten().map(|key| zerocopy::transmute!(key));
+    let mut keys: Vec<StreamKey> = keys.filter(|key: &StreamKey| key.pid == process.pid).collect();
+    keys.sort_unstable();
+    for key in keys {
+        if let Some(fold) = unfinished::take(kernel, &key) {
+            into.extend(unfinished::unfinished_step(process, &key, &fold, at_ns).map(Event::Step));
         }
     }
 }

@@ -7,8 +7,10 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::root::{self, Root};
@@ -31,35 +33,22 @@ pub struct Unpinned {
     pub maps: u64,
 }
 
-/// The guard of this agent, which outlives it.
-#[derive(Debug)]
-pub(super) struct Guard(Option<Child>);
-
-impl Guard {
-    /// Starts this program again as the guard of the pins of `owner`.
-    pub(super) fn start(pin: &PinSettings, owner: &str) -> std::io::Result<Guard> {
-        use std::os::unix::process::CommandExt as _;
-        if pin.guard.is_empty() {
-            return Ok(Guard(None));
-        }
-        let mut command = Command::new("/proc/self/exe");
-        // A process group of its own, so that a signal to the terminal's does not end it with the agent.
-        command.args(&pin.guard).current_dir("/").process_group(0);
-        env::args_os().next().map(|name| command.arg0(name));
-        command.env_clear().env(PATH, &pin.path).env(OWNER, owner);
-        command.env(AFTER_MS, pin.expire_after.as_millis().to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Guard(Some(command.spawn()?)))
+/// Starts this program again as the guard of the pins of `owner`, which outlives this process.
+pub(super) fn start_guard(pin: &PinSettings, owner: &str) -> io::Result<()> {
+    if pin.guard.is_empty() {
+        return Ok(());
     }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // Reaps a guard that has ended. The others wait for the end of this agent, which is now.
-        if let Some(child) = &mut self.0 {
-            let _ = child.try_wait();
-        }
-    }
+    let mut command = Command::new("/proc/self/exe");
+    // A process group of its own, so that a signal to the terminal's does not end it with the agent.
+    command.args(&pin.guard).current_dir("/").process_group(0);
+    env::args_os().next().map(|name| command.arg0(name));
+    command.env_clear().env(PATH, &pin.path).env(OWNER, owner);
+    command.env(AFTER_MS, pin.expire_after.as_millis().to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    // Reaps it if it ends first, as the guard of a receiver does that was replaced by a reload.
+    std::thread::Builder::new().name("pin-guard".to_owned()).spawn(move || child.wait())?;
+    Ok(())
 }
 
 /// Waits until the agent that started this process has ended, and removes its pins if no other agent becomes their owner

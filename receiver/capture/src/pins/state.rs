@@ -1,4 +1,4 @@
-//! What a later agent must know that the maps of the kernel programs do not contain: two maps that only agents use.
+//! What a later agent must know that the maps of the kernel programs do not contain: maps that only agents use.
 //!
 //! The kernel replaces a value of an array as a whole, so that a killed agent leaves the old value or the new one.
 
@@ -11,11 +11,14 @@ use probe_abi::counters::DropReason;
 use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
 
 use super::VERSION;
+use super::carried::{Carried, CarriedTotals};
 use crate::kernel::Words;
 use crate::totals::Share;
 
 /// Entries are allocated when they are added.
 const NO_PREALLOC: u32 = 1;
+/// An entry that exists is not replaced.
+const BPF_NOEXIST: u64 = 1;
 
 /// The share of a process that is being removed: stored before its entries are removed, so that it is counted once
 /// wherever the agent is killed.
@@ -51,6 +54,9 @@ pub(crate) struct Progress {
 }
 
 const WORDS: usize = size_of::<Progress>() / 8;
+const CARRIED_WORDS: usize = size_of::<Carried>() / 8;
+/// Functions of all processes whose totals are carried.
+const CARRIED_MAX: u32 = 8_192;
 
 /// The maps.
 pub(super) struct Stored {
@@ -58,6 +64,8 @@ pub(super) struct Stored {
     /// Start of each process, CLOCK_BOOTTIME ns, and since when it is counted, ns since 1970; by pid. Full: the counters of
     /// further processes begin again with each agent.
     processes: HashMap<MapData, u32, [u64; 2]>,
+    /// [`Carried`] by pid and row. Full: the totals of further functions begin again.
+    carried: HashMap<MapData, [u32; 2], Words<CARRIED_WORDS>>,
 }
 
 impl Stored {
@@ -68,18 +76,28 @@ impl Stored {
         let processes: HashMap<MapData, u32, [u64; 2]> =
             HashMap::create(processes_max, NO_PREALLOC).map_err(io::Error::other)?;
         processes.pin(dir.join("processes")).map_err(io::Error::other)?;
-        let mut stored = Stored { progress: open_array(dir)?, processes: open_processes(dir)? };
+        let carried: HashMap<MapData, [u32; 2], Words<CARRIED_WORDS>> =
+            HashMap::create(CARRIED_MAX, NO_PREALLOC).map_err(io::Error::other)?;
+        carried.pin(dir.join("carried")).map_err(io::Error::other)?;
+        let mut stored = Stored::open_any(dir)?;
         stored.store(Progress { version: VERSION, ..progress });
         Ok(stored)
     }
 
     /// Opens the maps that another agent pinned in `dir`.
     pub(super) fn open(dir: &Path) -> io::Result<Stored> {
-        let stored = Stored { progress: open_array(dir)?, processes: open_processes(dir)? };
+        let stored = Stored::open_any(dir)?;
         match stored.progress().version {
             VERSION => Ok(stored),
             other => Err(io::Error::other(format!("version {other}: expected {VERSION}"))),
         }
+    }
+
+    fn open_any(dir: &Path) -> io::Result<Stored> {
+        let progress = Array::try_from(open(dir, "state")?).map_err(io::Error::other)?;
+        let processes = HashMap::try_from(open(dir, "processes")?).map_err(io::Error::other)?;
+        let carried = HashMap::try_from(open(dir, "carried")?).map_err(io::Error::other)?;
+        Ok(Stored { progress, processes, carried })
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -104,14 +122,29 @@ impl Stored {
     pub(super) fn remove_process(&mut self, pid: u32) {
         let _ = self.processes.remove(&pid);
     }
+
+    /// Adds the processes of another agent.
+    pub(super) fn add_processes_of(&mut self, other: &Stored) {
+        for (pid, since) in other.processes.iter().flatten() {
+            let _ = self.processes.insert(pid, since, BPF_NOEXIST);
+        }
+    }
+
+    pub(super) fn carried(&self) -> CarriedTotals {
+        let all = self.carried.iter().flatten();
+        CarriedTotals::of(all.map(|([pid, row], words)| ((pid, row as u16), transmute!(words))))
+    }
+
+    pub(super) fn carry(&mut self, pid: u32, row: u16, carried: &Carried) {
+        let words: Words<CARRIED_WORDS> = transmute!(*carried);
+        let _ = self.carried.insert([pid, u32::from(row)], words, 0);
+    }
+
+    pub(super) fn remove_carried(&mut self, pid: u32, row: u16) {
+        let _ = self.carried.remove(&[pid, u32::from(row)]);
+    }
 }
 
-fn open_array(dir: &Path) -> io::Result<Array<MapData, Words<WORDS>>> {
-    let data = MapData::from_pin(dir.join("state")).map_err(io::Error::other)?;
-    Array::try_from(Map::Array(data)).map_err(io::Error::other)
-}
-
-fn open_processes(dir: &Path) -> io::Result<HashMap<MapData, u32, [u64; 2]>> {
-    let data = MapData::from_pin(dir.join("processes")).map_err(io::Error::other)?;
-    HashMap::try_from(Map::HashMap(data)).map_err(io::Error::other)
+fn open(dir: &Path, name: &str) -> io::Result<Map> {
+    MapData::from_pin(dir.join(name)).and_then(Map::from_map_data).map_err(io::Error::other)
 }

@@ -10,6 +10,7 @@ mod contexts;
 mod contexts_real;
 mod detail;
 mod endings;
+mod hand_over;
 mod late;
 mod libraries;
 mod nccl;

@@ -7,19 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use capture::{Capture, PinSettings, Settings, Unpinned};
+use capture::{Capture, MapSizes, PinSettings, Settings, Unpinned};
 use event::{Event, EventSource as _};
 use probe_abi::record::flag;
 use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
 
-/// Environment variable with the arguments of an agent: directory of the pins, time until they expire, pids.
+/// Environment variable with the arguments of an agent: directory of the pins, time until they
+/// expire, size of the map of streams, pids.
 pub const AGENT: &str = "WARPTAP_TEST_AGENT";
 /// Environment variable with the number of rounds.
 const ROUNDS: &str = "WARPTAP_RESTART_ROUNDS";
 /// Longer than an agent is away.
-const EXPIRE_AFTER: Duration = Duration::from_secs(20);
+pub const EXPIRE_AFTER: Duration = Duration::from_secs(20);
+/// Size of the map of streams of an agent, which another agent changes.
+pub const STREAMS: u32 = 1_000;
 const READY: &str = "@agent ready";
 
 /// Launches of two threads, timed calls, and calls with a record of their own.
@@ -34,7 +37,7 @@ thread first
     malloc a 4096
     free a
     sync stream main
-    sleep 100us
+    sleep 500us
   end
 end
 thread second
@@ -48,12 +51,17 @@ thread second
 end
 ";
 
+/// Returns the number of rounds of a test.
+pub fn rounds(default: u32) -> u32 {
+    std::env::var(ROUNDS).map_or(default, |rounds| rounds.parse().unwrap())
+}
+
 /// Directory of the pins of a test, removed on drop.
-struct PinDir(PathBuf);
+pub struct PinDir(pub PathBuf);
 
 impl PinDir {
     /// Returns a directory; prints why and returns `None` without a bpf file system.
-    fn new(name: &str) -> Option<PinDir> {
+    pub fn new(name: &str) -> Option<PinDir> {
         let dir = Path::new("/sys/fs/bpf").join(format!("warptap-test-{}-{name}", std::process::id()));
         match std::fs::create_dir(&dir) {
             Ok(()) => {
@@ -67,7 +75,7 @@ impl PinDir {
         }
     }
 
-    fn settings(&self, pids: &[u32]) -> Settings {
+    pub fn settings(&self, pids: &[u32]) -> Settings {
         agent_settings(&self.0, EXPIRE_AFTER, pids.to_vec())
     }
 }
@@ -81,7 +89,8 @@ impl Drop for PinDir {
 fn agent_settings(path: &Path, expire_after: Duration, pids: Vec<u32>) -> Settings {
     let guard = ["guard_process", "--exact", "--quiet"].map(Into::into).to_vec();
     let pin = Some(PinSettings { path: path.to_owned(), expire_after, guard });
-    Settings { pin, pids, linger_ns: 60_000_000_000, ..settings() }
+    let sizes = MapSizes { streams: STREAMS, ..MapSizes::default() };
+    Settings { pin, pids, sizes, linger_ns: 60_000_000_000, ..settings() }
 }
 
 /// Runs an agent until it is killed.
@@ -89,8 +98,11 @@ pub fn run_agent(arguments: &str) {
     let mut lines = arguments.lines();
     let path = lines.next().unwrap();
     let expire_after = Duration::from_millis(lines.next().unwrap().parse().unwrap());
+    let streams = lines.next().unwrap().parse().unwrap();
     let pids = lines.map(|pid| pid.parse().unwrap()).collect();
-    let mut capture = Capture::start(&agent_settings(Path::new(path), expire_after, pids)).unwrap();
+    let sizes = MapSizes { streams, ..MapSizes::default() };
+    let settings = Settings { sizes, ..agent_settings(Path::new(path), expire_after, pids) };
+    let mut capture = Capture::start(&settings).unwrap();
     let mut events = Vec::new();
     capture.read(&mut events).unwrap();
     println!("{READY}");
@@ -103,24 +115,24 @@ pub fn run_agent(arguments: &str) {
 }
 
 /// Starts an agent in its own process and waits until it has attached.
-fn agent(dir: &PinDir, expire_after: Duration, pid: u32) -> Child {
+pub fn agent(dir: &PinDir, expire_after: Duration, pid: u32, streams: u32) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["agent_process", "--exact", "--nocapture", "--quiet"]);
-    command.env(AGENT, format!("{}\n{}\n{pid}", dir.0.display(), expire_after.as_millis()));
+    command.env(AGENT, format!("{}\n{}\n{streams}\n{pid}", dir.0.display(), expire_after.as_millis()));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.ends_with(READY)), "the agent started");
     child
 }
 
-fn script(rig: &Rig) -> String {
+pub fn script(rig: &Rig) -> String {
     let path = rig.dir.join("script");
     std::fs::write(&path, SCRIPT).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
 /// Returns the calls that the last totals of each function count.
-fn totals(events: &[Event], pid: u32) -> u64 {
+pub fn totals(events: &[Event], pid: u32) -> u64 {
     let mut calls = std::collections::BTreeMap::new();
     for event in events {
         if let Event::Operation(total) = event
@@ -132,7 +144,7 @@ fn totals(events: &[Event], pid: u32) -> u64 {
     calls.into_values().sum()
 }
 
-fn pause(ms: u64) {
+pub fn pause(ms: u64) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(ms) {
         std::thread::sleep(Duration::from_millis(1));
@@ -147,11 +159,11 @@ fn play_killed(rig: &mut Rig, dir: &PinDir, kills_ms: &[(u64, u64)]) {
     let script = script(rig);
     let mut player = rig.unattached_player(&[&script, "--seconds", "2"]);
     let pid = player.pid();
-    let mut first = agent(dir, EXPIRE_AFTER, pid);
+    let mut first = agent(dir, EXPIRE_AFTER, pid, STREAMS);
     player.go().unwrap();
     for (at, (alive_ms, gap_ms)) in kills_ms.iter().enumerate() {
         if at > 0 {
-            first = agent(dir, EXPIRE_AFTER, pid);
+            first = agent(dir, EXPIRE_AFTER, pid, STREAMS);
         }
         pause(*alive_ms);
         first.kill().unwrap();
@@ -170,7 +182,7 @@ fn play_killed(rig: &mut Rig, dir: &PinDir, kills_ms: &[(u64, u64)]) {
     assert!(marked <= 4, "two steps of each stream are marked: {marked}");
 }
 
-fn finish(rig: &mut Rig, mut player: Player) -> u64 {
+pub fn finish(rig: &mut Rig, mut player: Player) -> u64 {
     let pid = player.pid();
     let playing = std::thread::spawn(move || {
         let calls = player.done().unwrap();
@@ -187,13 +199,12 @@ fn finish(rig: &mut Rig, mut player: Player) -> u64 {
 #[test]
 fn killed_agents_lose_no_call_and_count_none_twice() {
     let (Some(dir), Some(mut rig)) = (PinDir::new("kill"), rig("pins-kill", &settings())) else { return };
-    let rounds = std::env::var(ROUNDS).map_or(3, |rounds| rounds.parse().unwrap());
     let mut seed = capture::now_ns();
     let mut random = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
-    for _ in 0..rounds {
+    for _ in 0..rounds(3) {
         let kills: Vec<_> = (0..=random(3)).map(|_| (random(400), random(150))).collect();
         play_killed(&mut rig, &dir, &kills);
         std::io::stdout().flush().unwrap();
@@ -205,7 +216,7 @@ fn leave_behind(rig: &mut Rig, dir: &PinDir, expire_after: Duration) -> (Player,
     let script = script(rig);
     let player = rig.unattached_player(&[&script, "--seconds", "0.2"]);
     let pid = player.pid();
-    let mut agent = agent(dir, expire_after, pid);
+    let mut agent = agent(dir, expire_after, pid, STREAMS);
     assert!(capture::unpin(&dir.0).unwrap_err().contains(&agent.id().to_string()), "the agent is the owner");
     agent.kill().unwrap();
     agent.wait().unwrap();
