@@ -127,19 +127,27 @@ impl Call {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         let size = self.cookie.size();
-        match self.cookie.size_kind() {
+        let elements = match self.cookie.size_kind() {
             cookie::bytes::ARG => self.args.at(ArgPos(size as u8)),
             cookie::bytes::PRODUCT => {
                 self.args.at(ArgPos(size as u8)).wrapping_mul(self.args.at(ArgPos(size as u8 + 1)))
             }
-            cookie::bytes::VOLUME => {
-                match read_user::<[u64; 3]>(self.args.at(ArgPos(1)).wrapping_add(size)) {
-                    Ok([width, height, depth]) => width.wrapping_mul(height).wrapping_mul(depth),
-                    Err(_) => 0,
-                }
-            }
+            cookie::bytes::VOLUME => self.volume(size),
             _ => 0,
-        }
+        };
+        elements << self.cookie.element_shift()
+    }
+
+    /// Returns the product of the words in the struct that the first argument points to, 0 if they cannot be read.
+    #[inline(always)]
+    fn volume(&self, size: u64) -> u64 {
+        let at = self.args.at(ArgPos(1)).wrapping_add(size & !cookie::bytes::IS_AREA);
+        let Ok([width, height]) = read_user::<[u64; 2]>(at) else { return 0 };
+        let depth = match size & cookie::bytes::IS_AREA {
+            0 => read_user::<u64>(at.wrapping_add(16)).unwrap_or(0),
+            _ => 1,
+        };
+        width.wrapping_mul(height).wrapping_mul(depth)
     }
 
     /// Folds a timed call and pushes its frame.

@@ -9,6 +9,7 @@
 //! | 22 | per-thread twin | 41-42 | how bytes are computed |
 //! | 23, 24 | driver, timed | 43-51 | position or offset of the bytes |
 //! | | | 52-55 | position of the graph |
+//! | | | 56-57 | size of the elements that are counted, a power of two |
 //!
 //! If the action is [`Action::RecordArgs`], the upper half has other fields:
 //!
@@ -57,8 +58,11 @@ pub mod bytes {
     pub const ARG: u64 = 1;
     /// The product of an argument and the next one.
     pub const PRODUCT: u64 = 2;
-    /// The product of three words in the struct that the first argument points to.
+    /// The product of three words in the struct that the first argument points to. The offset is a multiple of 8; its lowest
+    /// bit is set for two words.
     pub const VOLUME: u64 = 3;
+    /// The lowest bit of the offset: the product is of two words.
+    pub const IS_AREA: u64 = 1;
 }
 
 /// Packs the fields of rows whose calls are recorded with arguments; 0 for other rows.
@@ -89,6 +93,7 @@ impl Cookie {
             Bytes::Arg(position) => (bytes::ARG, position as u64),
             Bytes::Product(position) => (bytes::PRODUCT, position as u64),
             Bytes::Volume(offset) => (bytes::VOLUME, offset as u64),
+            Bytes::Area(offset) => (bytes::VOLUME, offset as u64 | bytes::IS_AREA),
         };
         Cookie(
             probe.id as u64
@@ -105,6 +110,7 @@ impl Cookie {
                 | size_kind << 41
                 | size << 43
                 | (w.graph.0 as u64) << 52
+                | (w.element_shift as u64) << 56
                 | args(&w.args),
         )
     }
@@ -167,6 +173,12 @@ impl Cookie {
     #[inline(always)]
     pub const fn size(self) -> u64 {
         field(self.0, 43, 9)
+    }
+
+    /// Returns the size of the elements that [`Cookie::size`] counts, as a power of two.
+    #[inline(always)]
+    pub const fn element_shift(self) -> u64 {
+        field(self.0, 56, 2)
     }
 
     /// Returns the number of the row's [`Grid`].
@@ -332,7 +344,9 @@ mod tests {
                     Bytes::Arg(s) => (bytes::ARG, u64::from(s)),
                     Bytes::Product(s) => (bytes::PRODUCT, u64::from(s)),
                     Bytes::Volume(o) => (bytes::VOLUME, u64::from(o)),
+                    Bytes::Area(o) => (bytes::VOLUME, u64::from(o) | bytes::IS_AREA),
                 };
+                assert_eq!(c.element_shift(), u64::from(w.element_shift), "{}", probe.symbol);
                 assert_eq!((c.size_kind(), c.size()), size, "{}", probe.symbol);
             }
         }

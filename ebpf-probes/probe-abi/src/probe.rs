@@ -119,6 +119,9 @@ pub enum Bytes {
     /// Width x height x depth: three words at this offset of the struct that the first argument points to, a multiple
     /// of 8 below 512 (`cudaMemcpy3DParms.extent` is at 128).
     Volume(u16),
+    /// Width x height: two words at this offset of the struct that the first argument points to, a multiple of 8 below 512
+    /// (`CUDA_MEMCPY2D.WidthInBytes` is at 112).
+    Area(u16),
 }
 
 /// Direction of a copy.
@@ -304,6 +307,8 @@ pub struct Wiring {
     pub graph: ArgPos,
     /// Source of the bytes moved or allocated.
     pub bytes: Bytes,
+    /// Size of the elements that [`Wiring::bytes`] counts, as a power of two: 0 for bytes, 1 or 2 for fills with words.
+    pub element_shift: u8,
     /// Source of a copy's direction.
     pub direction: DirectionSource,
     /// Source of the number of threads started.
@@ -321,6 +326,7 @@ impl Wiring {
         handle: ArgPos::NONE,
         graph: ArgPos::NONE,
         bytes: Bytes::None,
+        element_shift: 0,
         direction: DirectionSource::Fixed(Direction::Unknown),
         grid: Grid::None,
         blocking: false,

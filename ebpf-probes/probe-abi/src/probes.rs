@@ -3,7 +3,8 @@
 //! Sorted by id. Ids are part of recordings: never reuse one, retire it in place. Positions are those of the CUDA 12.9
 //! and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`), of ROCm 7's `hip_runtime_api.h` and of nccl.h 2.32; `pncclX` is
 //! an alias of `ncclX` at the same address. Not probed: `__cudaLaunchKernel`, which jumps into `cudaLaunchKernel`, so
-//! that one call would count twice.
+//! that one call would count twice; fills of 3D memory (`cudaMemset3D`, `hipMemset3D`), which take structs by value, at
+//! positions that differ by architecture; copies of arrays and symbols.
 
 mod columns;
 
@@ -15,11 +16,11 @@ use crate::probe::Action::{
     EventSync, Fill, Free, FreePhysical, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate,
     Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait, Time,
 };
-use crate::probe::Bytes::{Arg, Product, Volume};
+use crate::probe::Bytes::{Area, Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
 use crate::probe::{Grid, Library, PointeeKind, Probe};
 
-/// Every probed function, sorted by id.
+/// Every probed function, sorted by id. Five ids below [`crate::record::ROWS`] are free: 29, 38, 39, 211 and 255.
 pub static PROBES: &[Probe] = &[
     // CUDA runtime: work.
     cudart(1, "cudaLaunchKernel", Launch).twin("cudaLaunchKernel_ptsz").grid(Grid::Dim3).stream(8),
@@ -58,6 +59,10 @@ pub static PROBES: &[Probe] = &[
     cudart(15, "cudaMemset", Fill).twin("cudaMemset_ptds").bytes(Arg(3)),
     cudart(16, "cudaMemsetAsync", Fill).twin("cudaMemsetAsync_ptsz").bytes(Arg(3)).stream(4),
     cudart(17, "cudaMemset2DAsync", Fill).twin("cudaMemset2DAsync_ptsz").bytes(Product(4)).stream(6),
+    // CUDA runtime: more copies and fills. The stream of a batch is the ninth argument of CUDA 12 and the eighth of CUDA
+    // 13, which has no `failIdx`, and its sizes are a list: it is counted and timed, but is no work of a step.
+    cudart(18, "cudaMemcpyBatchAsync", Time).twin("cudaMemcpyBatchAsync_ptsz"),
+    cudart(19, "cudaMemset2D", Fill).twin("cudaMemset2D_ptds").bytes(Product(4)),
     // CUDA runtime: memory.
     cudart(20, "cudaMalloc", Alloc).handle(1).bytes(Arg(2)),
     cudart(21, "cudaMallocManaged", Alloc).handle(1).bytes(Arg(2)),
@@ -119,6 +124,83 @@ pub static PROBES: &[Probe] = &[
         .twin("cudaStreamBeginCaptureToGraph_ptsz")
         .stream(1)
         .graph(2),
+    // CUDA driver: more copies, and fills. The direction of 2D and 3D copies is not known: their struct has it as two types of
+    // memory.
+    cuda(66, "cuMemcpy", Copy).twin("cuMemcpy_ptds").bytes(Arg(3)).direction(Unknown).blocking(),
+    cuda(67, "cuMemcpyPeer", Copy)
+        .twin("cuMemcpyPeer_ptds")
+        .bytes(Arg(5))
+        .direction(DeviceToDevice)
+        .blocking(),
+    cuda(68, "cuMemcpyPeerAsync", Copy)
+        .twin("cuMemcpyPeerAsync_ptsz")
+        .bytes(Arg(5))
+        .direction(DeviceToDevice)
+        .stream(6),
+    cuda(69, "cuMemcpy2D_v2", Copy).twin("cuMemcpy2D_v2_ptds").bytes(Area(112)).direction(Unknown).blocking(),
+    cuda(70, "cuMemcpy2DUnaligned_v2", Copy)
+        .twin("cuMemcpy2DUnaligned_v2_ptds")
+        .bytes(Area(112))
+        .direction(Unknown)
+        .blocking(),
+    cuda(71, "cuMemcpy2DAsync_v2", Copy)
+        .twin("cuMemcpy2DAsync_v2_ptsz")
+        .bytes(Area(112))
+        .direction(Unknown)
+        .stream(2),
+    cuda(72, "cuMemcpy3D_v2", Copy)
+        .twin("cuMemcpy3D_v2_ptds")
+        .bytes(Volume(176))
+        .direction(Unknown)
+        .blocking(),
+    cuda(73, "cuMemcpy3DAsync_v2", Copy)
+        .twin("cuMemcpy3DAsync_v2_ptsz")
+        .bytes(Volume(176))
+        .direction(Unknown)
+        .stream(2),
+    cuda(74, "cuMemcpy3DPeer", Copy)
+        .twin("cuMemcpy3DPeer_ptds")
+        .bytes(Volume(176))
+        .direction(DeviceToDevice)
+        .blocking(),
+    cuda(75, "cuMemcpy3DPeerAsync", Copy)
+        .twin("cuMemcpy3DPeerAsync_ptsz")
+        .bytes(Volume(176))
+        .direction(DeviceToDevice)
+        .stream(2),
+    cuda(76, "cuMemsetD8_v2", Fill).twin("cuMemsetD8_v2_ptds").bytes(Arg(3)),
+    cuda(77, "cuMemsetD8Async", Fill).twin("cuMemsetD8Async_ptsz").bytes(Arg(3)).stream(4),
+    cuda(78, "cuMemsetD16_v2", Fill).twin("cuMemsetD16_v2_ptds").bytes(Arg(3)).elements_of(2),
+    cuda(79, "cuMemsetD16Async", Fill).twin("cuMemsetD16Async_ptsz").bytes(Arg(3)).elements_of(2).stream(4),
+    cuda(80, "cuMemsetD32_v2", Fill).twin("cuMemsetD32_v2_ptds").bytes(Arg(3)).elements_of(4),
+    cuda(81, "cuMemsetD32Async", Fill).twin("cuMemsetD32Async_ptsz").bytes(Arg(3)).elements_of(4).stream(4),
+    cuda(82, "cuMemsetD2D8_v2", Fill).twin("cuMemsetD2D8_v2_ptds").bytes(Product(4)),
+    cuda(83, "cuMemsetD2D8Async", Fill).twin("cuMemsetD2D8Async_ptsz").bytes(Product(4)).stream(6),
+    cuda(84, "cuMemsetD2D16_v2", Fill).twin("cuMemsetD2D16_v2_ptds").bytes(Product(4)).elements_of(2),
+    cuda(85, "cuMemsetD2D16Async", Fill)
+        .twin("cuMemsetD2D16Async_ptsz")
+        .bytes(Product(4))
+        .elements_of(2)
+        .stream(6),
+    cuda(86, "cuMemsetD2D32_v2", Fill).twin("cuMemsetD2D32_v2_ptds").bytes(Product(4)).elements_of(4),
+    cuda(87, "cuMemsetD2D32Async", Fill)
+        .twin("cuMemsetD2D32Async_ptsz")
+        .bytes(Product(4))
+        .elements_of(4)
+        .stream(6),
+    // HIP: more copies and fills, those of the default stream first.
+    hip(88, "hipMemcpy2D", Copy).twin("hipMemcpy2D_spt").bytes(Product(5)).kind(7).blocking(),
+    hip(89, "hipMemcpyPeer", Copy).bytes(Arg(5)).direction(DeviceToDevice).blocking(),
+    hip(90, "hipMemcpyDtoH", Copy).bytes(Arg(3)).direction(DeviceToHost).blocking(),
+    hip(91, "hipMemcpyHtoD", Copy).bytes(Arg(3)).direction(HostToDevice).blocking(),
+    hip(92, "hipMemcpyDtoD", Copy).bytes(Arg(3)).direction(DeviceToDevice).blocking(),
+    hip(93, "hipMemset", Fill).twin("hipMemset_spt").bytes(Arg(3)),
+    hip(94, "hipMemset2D", Fill).twin("hipMemset2D_spt").bytes(Product(4)),
+    hip(95, "hipMemsetD8", Fill).bytes(Arg(3)),
+    hip(96, "hipMemsetD16", Fill).bytes(Arg(3)).elements_of(2),
+    hip(97, "hipMemsetD32", Fill).bytes(Arg(3)).elements_of(4),
+    hip(98, "hipMemcpy2DAsync", Copy).twin("hipMemcpy2DAsync_spt").bytes(Product(5)).kind(7).stream(8),
+    hip(99, "hipMemcpyPeerAsync", Copy).bytes(Arg(5)).direction(DeviceToDevice).stream(6),
     // CUDA driver: work.
     cuda(100, "cuLaunchKernel", Launch).twin("cuLaunchKernel_ptsz").grid(Grid::Words).stream(9),
     cuda(101, "cuLaunchKernelEx", Launch).twin("cuLaunchKernelEx_ptsz").grid(Grid::Config).stream(15),
@@ -335,6 +417,14 @@ pub static PROBES: &[Probe] = &[
     cuda(245, "cuGraphAddChildGraphNode", GraphChange).graph(2),
     cuda(246, "cuGraphExecUpdate", GraphUpdate).handle(1).graph(2),
     hip(247, "hipStreamBeginCaptureToGraph", CaptureBegin).stream(1).graph(2),
+    // HIP: more copies and fills.
+    hip(248, "hipMemcpyDtoHAsync", Copy).bytes(Arg(3)).direction(DeviceToHost).stream(4),
+    hip(249, "hipMemcpyHtoDAsync", Copy).bytes(Arg(3)).direction(HostToDevice).stream(4),
+    hip(250, "hipMemcpyDtoDAsync", Copy).bytes(Arg(3)).direction(DeviceToDevice).stream(4),
+    hip(251, "hipMemset2DAsync", Fill).twin("hipMemset2DAsync_spt").bytes(Product(4)).stream(6),
+    hip(252, "hipMemsetD8Async", Fill).bytes(Arg(3)).stream(4),
+    hip(253, "hipMemsetD16Async", Fill).bytes(Arg(3)).elements_of(2).stream(4),
+    hip(254, "hipMemsetD32Async", Fill).bytes(Arg(3)).elements_of(4).stream(4),
 ];
 
 /// Returns the row with this id.
@@ -413,8 +503,29 @@ mod tests {
             );
             assert!(p.action != Launch || w.grid != Grid::None, "{}: a launch without a grid", p.symbol);
             assert!(!matches!(p.action, Copy | Fill) || w.bytes != Bytes::None, "{}: no bytes", p.symbol);
+            if let Area(at) | Volume(at) = w.bytes {
+                assert!(at % 8 == 0 && at < 512, "{}: offset {at}", p.symbol);
+            }
+            assert!(w.element_shift <= 2, "{}", p.symbol);
             assert_eq!(w.grid == Grid::Config, w.stream == ArgPos::IN_CONFIG, "{}", p.symbol);
         }
+    }
+
+    /// These had no row, so that their bytes were in no step.
+    #[test]
+    fn copies_and_fills_of_driver_and_hip_are_folded() {
+        let of = |symbol: &str| PROBES.iter().find(|p| p.symbol == symbol).map(|p| p.action);
+        let copies = [
+            "cuMemcpy",
+            "cuMemcpyPeerAsync",
+            "cuMemcpy2D_v2",
+            "cuMemcpy3DAsync_v2",
+            "hipMemcpy2D",
+            "hipMemcpyDtoH",
+        ];
+        assert!(copies.into_iter().all(|symbol| of(symbol) == Some(Copy)));
+        let fills = ["cuMemsetD32Async", "cuMemsetD2D8_v2", "hipMemset", "hipMemsetD16"];
+        assert!(fills.into_iter().all(|symbol| of(symbol) == Some(Fill)));
     }
 
     #[test]

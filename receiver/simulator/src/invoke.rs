@@ -11,8 +11,8 @@ use crate::prototype::{ArgumentRole, prototype};
 
 /// Words of the arguments of the longest call, `hipExtModuleLaunchKernel`.
 pub const WORDS_MAX: usize = 14;
-/// Bytes of the largest struct passed by pointer, in words: `cudaMemcpy3DPeerParms`, rounded up.
-const STRUCT_WORDS: usize = 24;
+/// Bytes of the largest struct passed by pointer, in words: `CUDA_MEMCPY3D`.
+const STRUCT_WORDS: usize = 25;
 /// Value of [`ArgumentRole::Other`] arguments, to which their position is added. Not a valid address.
 const FILLER: u64 = 0x5e00_0000_0000;
 
@@ -96,8 +96,8 @@ impl Layout {
             ArgumentRole::Stream => self.push(r.stream),
             ArgumentRole::Handle => self.push(r.handle),
             ArgumentRole::Graph => self.push(r.graph),
-            ArgumentRole::Bytes => self.push(r.bytes[0].wrapping_mul(r.bytes[1])),
-            ArgumentRole::Width => self.push(r.bytes[0]),
+            ArgumentRole::Bytes | ArgumentRole::Elements(_) => self.push(r.bytes[0].wrapping_mul(r.bytes[1])),
+            ArgumentRole::Width | ArgumentRole::WidthElements(_) => self.push(r.bytes[0]),
             ArgumentRole::Height => self.push(r.bytes[1]),
             ArgumentRole::Kind => self.push(r.kind),
             ArgumentRole::Grid => self.push_dim3(r.grid),
@@ -108,7 +108,9 @@ impl Layout {
                 self.push_each([0, 1, 2].map(|at| r.grid[at].wrapping_mul(r.block[at])))
             }
             ArgumentRole::Config => self.push_config(r),
-            ArgumentRole::Params(at) => self.push_params(r, usize::from(at) / 8),
+            ArgumentRole::Params(at) => self.push_params(r, usize::from(at) / 8, 1),
+            // The word behind the area is that of another field.
+            ArgumentRole::AreaParams(at) => self.push_params(r, usize::from(at) / 8, FILLER),
             ArgumentRole::Out => self.push(0),
             ArgumentRole::Other => {
                 self.push(if r.fill { FILLER + 0x11 * (self.count as u64 + 1) } else { 0 })
@@ -140,9 +142,9 @@ impl Layout {
         self.push(0);
     }
 
-    /// Writes the extent of a `cudaMemcpy3DParms`.
-    fn push_params(&mut self, r: &Request, at: usize) {
-        self.pointee[at..at + 3].copy_from_slice(&[r.bytes[0], r.bytes[1], 1]);
+    /// Writes the extent of copy parameters.
+    fn push_params(&mut self, r: &Request, at: usize, depth: u64) {
+        self.pointee[at..at + 3].copy_from_slice(&[r.bytes[0], r.bytes[1], depth]);
         self.push(0);
     }
 
@@ -151,7 +153,7 @@ impl Layout {
         for (at, role) in roles.iter().enumerate() {
             // Pointers precede arguments of two words, so position and word index are equal.
             match role {
-                ArgumentRole::Config | ArgumentRole::Params(_) => {
+                ArgumentRole::Config | ArgumentRole::Params(_) | ArgumentRole::AreaParams(_) => {
                     self.words[at] = self.pointee.as_ptr() as u64
                 }
                 ArgumentRole::Out => self.words[at] = &raw mut self.out as u64,

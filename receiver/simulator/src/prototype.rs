@@ -42,18 +42,42 @@ pub enum ArgumentRole {
     Kind,
     /// A pointer to 3D copy parameters, with the extent at this offset.
     Params(u16),
+    /// A number of elements of this many bytes each.
+    Elements(u8),
+    /// Elements of this many bytes per row of a 2D fill.
+    WidthElements(u8),
+    /// A pointer to 2D copy parameters, with width and height at this offset.
+    AreaParams(u16),
     /// Any other argument.
     Other,
 }
 
+impl ArgumentRole {
+    /// Returns true for the width of a row.
+    pub(crate) fn is_width(self) -> bool {
+        matches!(self, Self::Width | Self::WidthElements(_))
+    }
+
+    /// Returns the bytes of a unit of an argument that the size of the call follows from.
+    pub(crate) fn unit(self) -> Option<u64> {
+        match self {
+            Self::Elements(bytes) | Self::WidthElements(bytes) => Some(bytes.into()),
+            Self::Bytes | Self::Width | Self::Params(_) | Self::AreaParams(_) => Some(1),
+            _ => None,
+        }
+    }
+}
+
 use ArgumentRole::{
-    Block, Block3, Bytes, Config, Graph, Grid, Grid3, Handle, Height, Kernel, Kind, Other, Out, Params,
-    Stream, Threads3, Width,
+    AreaParams, Block, Block3, Bytes, Config, Elements, Graph, Grid, Grid3, Handle, Height, Kernel, Kind,
+    Other, Out, Params, Stream, Threads3, Width, WidthElements,
 };
 
 const LAUNCH: &[ArgumentRole] = &[Kernel, Grid, Block, Other, Other, Stream];
 const DRIVER_LAUNCH: &[ArgumentRole] = &[Kernel, Grid3, Block3, Other, Stream, Other, Other];
 const COPY: &[ArgumentRole] = &[Other, Other, Bytes];
+const PEER: &[ArgumentRole] = &[Other, Other, Other, Other, Bytes];
+const PEER_STREAM: &[ArgumentRole] = &[Other, Other, Other, Other, Bytes, Stream];
 const COPY_KIND: &[ArgumentRole] = &[Other, Other, Bytes, Kind];
 const COPY_STREAM: &[ArgumentRole] = &[Other, Other, Bytes, Stream];
 const COPY_KIND_STREAM: &[ArgumentRole] = &[Other, Other, Bytes, Kind, Stream];
@@ -117,6 +141,14 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cuMemPoolTrimTo", HANDLE_BYTES),
     ("cuMemRelease", HANDLE),
     ("cuMemUnmap", HANDLE_BYTES),
+    ("cuMemcpy", COPY),
+    ("cuMemcpy2DAsync_v2", &[AreaParams(112), Stream]),
+    ("cuMemcpy2DUnaligned_v2", &[AreaParams(112)]),
+    ("cuMemcpy2D_v2", &[AreaParams(112)]),
+    ("cuMemcpy3DAsync_v2", &[Params(176), Stream]),
+    ("cuMemcpy3DPeer", &[Params(176)]),
+    ("cuMemcpy3DPeerAsync", &[Params(176), Stream]),
+    ("cuMemcpy3D_v2", &[Params(176)]),
     ("cuMemcpyAsync", COPY_STREAM),
     ("cuMemcpyDtoDAsync_v2", COPY_STREAM),
     ("cuMemcpyDtoD_v2", COPY),
@@ -124,6 +156,20 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cuMemcpyDtoH_v2", COPY),
     ("cuMemcpyHtoDAsync_v2", COPY_STREAM),
     ("cuMemcpyHtoD_v2", COPY),
+    ("cuMemcpyPeer", PEER),
+    ("cuMemcpyPeerAsync", PEER_STREAM),
+    ("cuMemsetD16Async", &[Other, Other, Elements(2), Stream]),
+    ("cuMemsetD16_v2", &[Other, Other, Elements(2)]),
+    ("cuMemsetD2D16Async", &[Other, Other, Other, WidthElements(2), Height, Stream]),
+    ("cuMemsetD2D16_v2", &[Other, Other, Other, WidthElements(2), Height]),
+    ("cuMemsetD2D32Async", &[Other, Other, Other, WidthElements(4), Height, Stream]),
+    ("cuMemsetD2D32_v2", &[Other, Other, Other, WidthElements(4), Height]),
+    ("cuMemsetD2D8Async", &[Other, Other, Other, Width, Height, Stream]),
+    ("cuMemsetD2D8_v2", &[Other, Other, Other, Width, Height]),
+    ("cuMemsetD32Async", &[Other, Other, Elements(4), Stream]),
+    ("cuMemsetD32_v2", &[Other, Other, Elements(4)]),
+    ("cuMemsetD8Async", &[Other, Other, Bytes, Stream]),
+    ("cuMemsetD8_v2", &[Other, Other, Bytes]),
     ("cuStreamBeginCaptureToGraph", STREAM_GRAPH),
     ("cuStreamBeginCapture_v2", STREAM_OTHER),
     ("cuStreamCreate", OUT_BYTES),
@@ -177,9 +223,11 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cudaMemcpy3DPeer", &[Params(144)]),
     ("cudaMemcpy3DPeerAsync", &[Params(144), Stream]),
     ("cudaMemcpyAsync", COPY_KIND_STREAM),
-    ("cudaMemcpyPeer", &[Other, Other, Other, Other, Bytes]),
-    ("cudaMemcpyPeerAsync", &[Other, Other, Other, Other, Bytes, Stream]),
+    ("cudaMemcpyBatchAsync", &[Other; 9]),
+    ("cudaMemcpyPeer", PEER),
+    ("cudaMemcpyPeerAsync", PEER_STREAM),
     ("cudaMemset", &[Other, Other, Bytes]),
+    ("cudaMemset2D", &[Other, Other, Other, Width, Height]),
     ("cudaMemset2DAsync", &[Other, Other, Other, Width, Height, Stream]),
     ("cudaMemsetAsync", COPY_STREAM),
     ("cudaSetDevice", HANDLE),
@@ -239,9 +287,28 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("hipMemRelease", HANDLE),
     ("hipMemUnmap", HANDLE_BYTES),
     ("hipMemcpy", COPY_KIND),
+    ("hipMemcpy2D", &[Other, Other, Other, Other, Width, Height, Kind]),
+    ("hipMemcpy2DAsync", &[Other, Other, Other, Other, Width, Height, Kind, Stream]),
     ("hipMemcpyAsync", COPY_KIND_STREAM),
+    ("hipMemcpyDtoD", COPY),
+    ("hipMemcpyDtoDAsync", COPY_STREAM),
+    ("hipMemcpyDtoH", COPY),
+    ("hipMemcpyDtoHAsync", COPY_STREAM),
+    ("hipMemcpyHtoD", COPY),
+    ("hipMemcpyHtoDAsync", COPY_STREAM),
+    ("hipMemcpyPeer", PEER),
+    ("hipMemcpyPeerAsync", PEER_STREAM),
     ("hipMemcpyWithStream", COPY_KIND_STREAM),
+    ("hipMemset", COPY),
+    ("hipMemset2D", &[Other, Other, Other, Width, Height]),
+    ("hipMemset2DAsync", &[Other, Other, Other, Width, Height, Stream]),
     ("hipMemsetAsync", COPY_STREAM),
+    ("hipMemsetD16", &[Other, Other, Elements(2)]),
+    ("hipMemsetD16Async", &[Other, Other, Elements(2), Stream]),
+    ("hipMemsetD32", &[Other, Other, Elements(4)]),
+    ("hipMemsetD32Async", &[Other, Other, Elements(4), Stream]),
+    ("hipMemsetD8", &[Other, Other, Bytes]),
+    ("hipMemsetD8Async", &[Other, Other, Bytes, Stream]),
     ("hipModuleLaunchKernel", DRIVER_LAUNCH),
     ("hipSetDevice", HANDLE),
     ("hipStreamBeginCapture", STREAM_OTHER),

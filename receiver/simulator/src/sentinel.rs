@@ -7,7 +7,7 @@ use probe_abi::{Action, Direction};
 
 use crate::invoke::{Outcome, Request};
 use crate::model::call::{Effect, StubFunction};
-use crate::prototype::{ArgumentRole, has, prototype};
+use crate::prototype::{ArgumentRole, prototype};
 
 /// The decoded arguments that are expected of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,7 +36,7 @@ pub fn request(index: usize, function: StubFunction) -> Request {
         stream: 0x5151_0000_0000 + n * 0x100,
         handle: if is_device { 1 + n % 7 } else { 0x4e4e_0000_0000 + n * 0x100 },
         graph: 0x6a6a_0000_0000 + n * 0x100,
-        bytes: match has(&function, ArgumentRole::Width) {
+        bytes: match prototype(&function).unwrap_or_default().iter().any(|r| r.is_width()) {
             true => [0x1_0000 + n, 3 + n],
             false if is_host => [0x1000 + n, 1],
             false => [(1 << 32) + 0x1_0000 + n, 1],
@@ -62,15 +62,13 @@ pub fn meaning(request: &Request, made: &Outcome) -> Meaning {
     let roles = prototype(&request.function).unwrap_or_default();
     let holds = |role: ArgumentRole| roles.contains(&role);
     let out = word_of(roles, made, ArgumentRole::Out);
-    let is_sized = roles
-        .iter()
-        .any(|r| matches!(r, ArgumentRole::Bytes | ArgumentRole::Width | ArgumentRole::Params(_)));
+    let unit = roles.iter().find_map(|r| r.unit());
     let starts = [ArgumentRole::Config, ArgumentRole::Grid, ArgumentRole::Grid3, ArgumentRole::Threads3];
     Meaning {
         stream: if holds(ArgumentRole::Stream) || holds(ArgumentRole::Config) { request.stream } else { 0 },
         handle: if holds(ArgumentRole::Handle) { request.handle } else { out.unwrap_or(0) },
         graph: if holds(ArgumentRole::Graph) { request.graph } else { 0 },
-        bytes: if is_sized { request.bytes[0] * request.bytes[1] } else { 0 },
+        bytes: unit.map_or(0, |unit| request.bytes[0] * request.bytes[1] * unit),
         threads: if starts.into_iter().any(holds) { request.threads() } else { 0 },
         direction: direction(request, roles) as u32,
     }

@@ -85,6 +85,12 @@ impl Probe {
         self
     }
 
+    /// Sets the size of the elements that the bytes count: 2 or 4.
+    pub(super) const fn elements_of(mut self, bytes: u8) -> Probe {
+        self.wiring.element_shift = bytes.trailing_zeros() as u8;
+        self
+    }
+
     pub(super) const fn kind(mut self, position: u8) -> Probe {
         self.wiring.direction = DirectionSource::Arg(position);
         self

@@ -92,12 +92,13 @@ fn argument(pages: &[u64], slot: ArgPos) -> u64 {
 }
 
 fn bytes(pages: &[u64], probe: &Probe) -> u64 {
-    match probe.wiring.bytes {
+    let elements = match probe.wiring.bytes {
         // The struct that the first argument points to is all zeroes.
-        Bytes::None | Bytes::Volume(_) => 0,
+        Bytes::None | Bytes::Volume(_) | Bytes::Area(_) => 0,
         Bytes::Arg(slot) => argument(pages, ArgPos(slot)),
         Bytes::Product(slot) => argument(pages, ArgPos(slot)).wrapping_mul(argument(pages, ArgPos(slot + 1))),
-    }
+    };
+    elements << probe.wiring.element_shift
 }
 
 fn stream(pages: &[u64], probe: &Probe) -> u64 {

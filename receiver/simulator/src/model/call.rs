@@ -201,7 +201,7 @@ pub fn decode(index: u32, function: &StubFunction, words: &impl ArgumentWords) -
             slot => optional(words, slot),
         },
         handle: optional(words, wiring.handle),
-        bytes: bytes(wiring.bytes, words),
+        bytes: bytes(wiring.bytes, words) << wiring.element_shift,
         threads: threads(wiring.grid, words),
         direction: match wiring.direction {
             DirectionSource::Fixed(direction) => direction as u32,
@@ -225,6 +225,7 @@ fn bytes(rule: Bytes, words: &impl ArgumentWords) -> u64 {
             let side = |n: u16| words.first_struct_word(at + 8 * n);
             side(0).wrapping_mul(side(1)).wrapping_mul(side(2))
         }
+        Bytes::Area(at) => words.first_struct_word(at).wrapping_mul(words.first_struct_word(at + 8)),
     }
 }
 

@@ -75,7 +75,8 @@ fn call_nested(outer: &DecodedCall, order: &Order) {
 
 /// Returns true for functions that dereference no argument.
 fn can_be_nested(row: &Probe) -> bool {
-    let by_value = !matches!(row.wiring.grid, Grid::Config) && !matches!(row.wiring.bytes, Bytes::Volume(_));
+    let has_struct = matches!(row.wiring.bytes, Bytes::Volume(_) | Bytes::Area(_));
+    let by_value = !matches!(row.wiring.grid, Grid::Config) && !has_struct;
     let harmless = matches!(
         Effect::of(row),
         Effect::Launch
