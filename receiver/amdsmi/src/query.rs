@@ -95,7 +95,7 @@ pub(crate) fn read(smi: &Smi, device: Handle, identity: Identity, residency: &mu
     errors(smi, device, &mut reading);
     let fan = smi.number(b"amdsmi_get_gpu_fan_speed\0", device, 0);
     reading.fans = fan.map(|speed| speed * 100 / FAN_SPEED_MAX).into_iter().collect();
-    let of = |(pid, bytes)| Process { bytes: Some(bytes), ..Process::named(pid) };
+    let of = |(pid, bytes)| Process { bytes: Some(bytes), ..Process::described(pid) };
     reading.processes = smi.processes(device).unwrap_or_default().into_iter().map(of).collect();
     reading
 }

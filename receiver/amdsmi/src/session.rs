@@ -97,7 +97,7 @@ impl Session for Open {
                 let identity = Identity { id, pci, ..Identity::default() };
                 let mut reading = read_clocks(smi, handle, identity, held.entry(handle).or_default());
                 if with_processes {
-                    let of = |(pid, _)| Process { pid, ..Process::default() };
+                    let of = |(pid, _)| Process::numbered(pid);
                     reading.processes =
                         smi.processes(handle).unwrap_or_default().into_iter().map(of).collect();
                 }

@@ -130,7 +130,7 @@ fn reading_clocks_runs_no_other_queries() {
     machine.control.set_now(0);
     let opened = machine.library().open(&mut |session| {
         let reading = session.read_clocks(true).unwrap().remove(0);
-        assert_eq!(reading.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [4_194_303]);
+        assert_eq!(reading.processes.iter().map(|p| p.pid()).collect::<Vec<_>>(), [4_194_303]);
         assert_eq!(reading.identity.pci, "0000:c1:00.0");
         assert_eq!(reading.value(hardware::DriverQuery::Energy), Err(Fault::NotQueried));
     });

@@ -18,14 +18,13 @@ mod errors;
 mod instruments;
 mod memory;
 mod meters;
+mod model;
 mod operations;
 mod outlier;
 mod persistence;
 mod points;
 mod receiver;
 mod replay;
-mod resource;
-mod service;
 mod source;
 mod traced;
 

@@ -23,10 +23,10 @@ use crate::detail::Calls;
 use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
+use crate::model;
 use crate::operations::{Operations, shown_vendor};
 use crate::outlier::{Inside, SpanIds};
 use crate::points::{seconds, text};
-use crate::{resource, service};
 
 /// Number of exemplars stored until the next collection. When full, the oldest is evicted.
 const EXEMPLARS_MAX: usize = 16;
@@ -129,10 +129,10 @@ impl Traced {
     /// Updates the description of the process.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
         self.info = info.clone();
-        self.resource = instrumentation::encoded(&resource::process(info, &self.host));
-        let known = |key| resource::known(info, key).map(str::to_owned);
+        self.resource = instrumentation::encoded(&instrumentation::process(info, &self.host));
+        let known = |key| model::known(info, key).map(str::to_owned);
         self.provider = known(attribute::GEN_AI_PROVIDER_NAME);
-        self.model = known(attribute::GEN_AI_REQUEST_MODEL).or(service::model(info).map(str::to_owned));
+        self.model = known(attribute::GEN_AI_REQUEST_MODEL).or(model::model(info).map(str::to_owned));
         if let Some(meters) = &mut self.meters {
             meters.set_model(self.provider.as_deref(), self.model.as_deref());
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use event::{Clocks, Device, Event, ThrottleReason, ThrottleTime};
 
-use crate::driver::Reading;
+use crate::driver::{Process, Reading};
 use crate::queries::duration_query;
 use crate::throttle::Reasons;
 
@@ -65,7 +65,7 @@ fn device(
     match before {
         Some(last) if !with_processes => Device { at_ns, ..last.device.clone() },
         _ => {
-            let mut processes: Vec<u32> = reading.processes.iter().map(|process| process.pid).collect();
+            let mut processes: Vec<u32> = reading.processes.iter().map(Process::pid).collect();
             processes.sort_unstable();
             Device { at_ns, index, id, pci: reading.identity.pci.clone(), processes }
         }

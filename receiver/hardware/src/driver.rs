@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use event::{ProcessId, ProcessInfo};
 use opentelemetry::logs::Severity;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
@@ -79,20 +80,30 @@ pub struct Identity {
 /// A process that uses a device.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Process {
-    /// Process id.
-    pub pid: u32,
-    /// File name of the executable; empty if it cannot be read.
-    pub executable: String,
+    /// Its description; only the pid if it cannot be read.
+    pub info: ProcessInfo,
     /// Bytes of device memory in use, if the driver reports them.
     pub bytes: Option<u64>,
 }
 
 impl Process {
-    /// Returns a process with the name of its executable, read from `/proc`.
-    pub fn named(pid: u32) -> Process {
-        let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        Process { pid, executable: name.unwrap_or_default(), bytes: None }
+    /// Returns a process with its pid alone.
+    pub fn numbered(pid: u32) -> Process {
+        let process = ProcessId { pid, start_ns: 0 };
+        Process { info: ProcessInfo { process, ..ProcessInfo::default() }, bytes: None }
+    }
+
+    /// Returns a process with its description, read from `/proc`.
+    pub fn described(pid: u32) -> Process {
+        match process_info::identify(pid) {
+            Some(process) => Process { info: process_info::describe(process, 0), bytes: None },
+            None => Process::numbered(pid),
+        }
+    }
+
+    /// Returns its pid.
+    pub fn pid(&self) -> u32 {
+        self.info.process.pid
     }
 }
 
@@ -179,7 +190,7 @@ pub trait Session {
     fn read(&mut self) -> Result<Vec<Reading>, Fault>;
 
     /// Reads the throttle state of every device in the order of their numbers, and nothing else but, with
-    /// `with_processes`, the pids that compute on it. Executables are not read.
+    /// `with_processes`, the pids that compute on it. Descriptions are not read.
     ///
     /// # Errors
     /// The driver failed as a whole.
@@ -187,4 +198,32 @@ pub trait Session {
 
     /// Waits for an event of a device, at most for `at_most`.
     fn wait(&mut self, at_most: Duration) -> Option<Incident>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process was named by its executable alone, so that two of one program were one series.
+    #[test]
+    fn process_has_the_resource_that_other_receivers_give_it() {
+        let pid = std::process::id();
+        let known = process_info::identify(pid).unwrap();
+        // The kernel programs report the start to the nanosecond.
+        let traced = process_info::describe(ProcessId { start_ns: known.start_ns + 1_234_567, ..known }, 0);
+        let polled = Process::described(pid);
+        let [own, of_gpu] = [&polled.info, &traced]
+            .map(|info| instrumentation::encoded(&instrumentation::process(info, &[])));
+        assert_eq!(own, of_gpu);
+        for key in ["process.executable.path", "service.instance.id", "service.name"] {
+            assert!(own.attributes.iter().any(|a| a.key == key), "{key}");
+        }
+    }
+
+    #[test]
+    fn processes_that_cannot_be_read_differ_by_their_pid() {
+        let resource =
+            |pid| instrumentation::encoded(&instrumentation::process(&Process::described(pid).info, &[]));
+        assert_ne!(resource(u32::MAX), resource(u32::MAX - 1));
+    }
 }

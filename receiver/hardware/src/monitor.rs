@@ -19,7 +19,7 @@ use crate::device_state::{DeviceEvent, DeviceState};
 use crate::driver::{Fault, Identity, Incident, Reading, Vendor};
 use crate::log_events;
 use crate::points::Points;
-use crate::users::{self, User, users};
+use crate::users::{User, users};
 
 /// Maximum number of devices, including partitions.
 const DEVICES_MAX: usize = 256;
@@ -184,7 +184,8 @@ impl Monitor {
                 let start = self.devices.get(*id).map_or(poll.at_unix_ns, |known| known.since);
                 points.balance(metric::GPU_HARDWARE_PROCESS_MEMORY_USAGE, &attributes, *bytes, start);
             }
-            let resource = instrumentation::encoded(&users::resource(user.process, &self.settings.host));
+            let resource =
+                instrumentation::encoded(&instrumentation::process(&user.process.info, &self.settings.host));
             resource_metrics(&self.scope, resource, points.collect(poll.at_unix_ns))
         };
         users.map(of_user).collect()

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use semconv::attribute;
-
 use crate::driver::{Process, Reading};
 use crate::monitor::DriverPoll;
 
@@ -19,29 +17,17 @@ pub(crate) struct User<'a> {
 pub(crate) fn users(poll: &DriverPoll) -> Vec<User<'_>> {
     let is_in_part = |whole: &Reading, pid: u32| {
         let mut parts = poll.readings.iter().filter(|part| part.identity.parent == whole.identity.id);
-        parts.any(|part| part.processes.iter().any(|process| process.pid == pid))
+        parts.any(|part| part.processes.iter().any(|process| process.pid() == pid))
     };
     let mut users: BTreeMap<u32, User<'_>> = BTreeMap::new();
     for reading in &poll.readings {
-        for process in reading.processes.iter().filter(|process| !is_in_part(reading, process.pid)) {
+        for process in reading.processes.iter().filter(|process| !is_in_part(reading, process.pid())) {
             let Some(bytes) = process.bytes else { continue };
-            let user = users.entry(process.pid).or_insert(User { process, devices: Vec::new() });
+            let user = users.entry(process.pid()).or_insert(User { process, devices: Vec::new() });
             user.devices.push((&reading.identity.id, bytes));
         }
     }
     let mut users: Vec<User<'_>> = users.into_values().collect();
     users.sort_by_key(|user| std::cmp::Reverse(user.devices.iter().map(|(_, bytes)| *bytes).sum::<u64>()));
     users
-}
-
-/// Returns the resource of a process; its pid is not an attribute of points.
-pub(crate) fn resource(process: &Process, host: &[(String, String)]) -> opentelemetry_sdk::Resource {
-    let mut all = instrumentation::common(host);
-    all.insert(attribute::PROCESS_PID.to_owned(), i64::from(process.pid).into());
-    if !process.executable.is_empty() {
-        for key in [attribute::PROCESS_EXECUTABLE_NAME, attribute::SERVICE_NAME] {
-            all.insert(key.to_owned(), process.executable.clone().into());
-        }
-    }
-    instrumentation::built(all)
 }

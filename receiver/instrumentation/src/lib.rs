@@ -2,7 +2,8 @@
 //!
 //! Instruments and records are the SDK's and accept values of `semconv` only. Ids are hashes and times are the caller's,
 //! so that the same events give the same bytes. Batches that a pipeline does not accept in time wait in bounded buffers
-//! and are counted when they are dropped. The crate knows nothing of GPUs or of event sources.
+//! and are counted when they are dropped. The crate knows nothing of GPUs or of event sources;
+//! of events it knows the description of a process, whose resource is the same for all receivers.
 
 mod append;
 mod batch;
@@ -11,8 +12,10 @@ mod ids;
 mod instruments;
 mod limit;
 mod normalize;
+mod process;
 mod records;
 mod resource;
+mod service;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -22,5 +25,6 @@ pub use ids::Hash;
 pub use instruments::{Instruments, scope};
 pub use limit::Limit;
 pub use normalize::{OVERFLOW, TimeRange, normalize, normalize_with_start, overflowing};
+pub use process::process;
 pub use records::{Records, instant, unix_ns};
 pub use resource::{VERSION, built, common, encoded, host, instance, receiver};

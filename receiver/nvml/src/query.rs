@@ -101,8 +101,7 @@ pub(crate) fn read_clocks(mut identity: Identity, device: &Device<'_>, with_proc
     fields(device, &mut reading, is_time_by_reason);
     if with_processes {
         let processes = device.running_compute_processes().unwrap_or_default();
-        let of = |pid| Process { pid, ..Process::default() };
-        reading.processes = processes.into_iter().map(|process| of(process.pid)).collect();
+        reading.processes = processes.into_iter().map(|process| Process::numbered(process.pid)).collect();
     }
     reading
 }
@@ -149,7 +148,7 @@ fn process(pid: u32, memory: &UsedGpuMemory) -> Process {
         UsedGpuMemory::Used(bytes) => Some(*bytes),
         UsedGpuMemory::Unavailable => None,
     };
-    Process { bytes, ..Process::named(pid) }
+    Process { bytes, ..Process::described(pid) }
 }
 
 /// Runs the queries that are fields and for which `is_wanted` holds, in one call.

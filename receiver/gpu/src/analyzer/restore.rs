@@ -13,7 +13,7 @@ use super::Analyzer;
 use crate::batch::{Sink, take_records};
 use crate::collectives::dump::Dump;
 use crate::collectives::persisted::{self, Found};
-use crate::{emit, resource};
+use crate::emit;
 
 /// The key prefix of baselines, one for each workload.
 const BASELINE: &str = "baseline";
@@ -114,7 +114,7 @@ impl Analyzer {
             .iter()
             .for_each(|rank| Dump::of_record(record, rank).log_ended_process(at, &self.records));
         let info = ProcessInfo { process: record.process, ..ProcessInfo::default() };
-        take_records(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
+        take_records(&encoded(&instrumentation::process(&info, &self.settings.host)), &self.records, sink);
         self.deleted_records.push(persisted::key(record.process));
     }
 

@@ -1,4 +1,4 @@
-//! Service name and model of a process, inferred from its executable and command line.
+//! Service name of a process, inferred from its executable and command line.
 //!
 //! The rules are those of OpenTelemetry's agents: a configured name, which is in the attributes of [`ProcessInfo`],
 //! takes precedence; an interpreter has the name of its script; any other process has the name of its executable.
@@ -9,12 +9,6 @@ use event::ProcessInfo;
 const INTERPRETERS: [&str; 8] = ["bash", "java", "node", "perl", "php", "python", "ruby", "sh"];
 /// Prefix of the service name of SDKs without a configured one (resource conventions, `service.name`).
 const UNKNOWN: &str = "unknown_service";
-/// Options that name a model, in order of precedence: of vLLM, SGLang, TensorRT-LLM, and training scripts.
-const MODEL_OPTIONS: [&str; 5] =
-    ["--served-model-name", "--model", "--model-path", "--model_path", "--model_name_or_path"];
-/// Length limit of a model name; longer values are ignored.
-const MODEL_LENGTH_MAX: usize = 200;
-
 /// Returns `service.name`.
 pub(crate) fn service_name(info: &ProcessInfo) -> String {
     let guess =
@@ -24,12 +18,6 @@ pub(crate) fn service_name(info: &ProcessInfo) -> String {
         None if info.executable.is_empty() => UNKNOWN.to_owned(),
         None => format!("{UNKNOWN}:{}", info.executable),
     }
-}
-
-/// Returns `gen_ai.request.model` if the command line names a model.
-pub(crate) fn model(info: &ProcessInfo) -> Option<&str> {
-    let option = MODEL_OPTIONS.iter().find_map(|name| option_value(&info.command, name));
-    option.or_else(|| served(&info.command)).filter(|m| !m.is_empty() && m.len() <= MODEL_LENGTH_MAX)
 }
 
 fn is_interpreter(executable: &str) -> bool {
@@ -71,68 +59,41 @@ fn stem(path: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// Returns the value of `--name value` or `--name=value`.
-fn option_value<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
-    let at = command
-        .iter()
-        .position(|a| a.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('=')))?;
-    let rest = &command[at][name.len()..];
-    rest.strip_prefix('=').or_else(|| command.get(at + 1).map(String::as_str)).filter(|v| !v.starts_with('-'))
-}
-
-/// Returns MODEL of `vllm serve MODEL`.
-fn served(command: &[String]) -> Option<&str> {
-    let at = command.windows(2).position(|w| stem(&w[0]) == "vllm" && w[1] == "serve")?;
-    command.get(at + 2).map(String::as_str).filter(|m| !m.starts_with('-'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(executable: &str, command: &str, name: &str, served: Option<&str>) {
+    fn check(executable: &str, command: &str, name: &str) {
         let command = command.split_whitespace().map(str::to_owned).collect();
         let info = ProcessInfo { executable: executable.to_owned(), command, ..ProcessInfo::default() };
-        assert_eq!((&*service_name(&info), model(&info)), (name, served), "{info:?}");
+        assert_eq!(service_name(&info), name, "{info:?}");
     }
 
     #[test]
     fn program_has_the_name_of_its_executable() {
-        check("tritonserver", "/opt/tritonserver --model-repository /models", "tritonserver", None);
-        check("shard", "shard", "shard", None);
+        check("tritonserver", "/opt/tritonserver --model-repository /models", "tritonserver");
+        check("shard", "shard", "shard");
     }
 
     #[test]
     fn interpreter_has_the_name_of_its_script() {
-        let model = Some("meta/llama");
-        check("python3.12", "/usr/bin/python3 /usr/bin/vllm serve meta/llama --port 1", "vllm", model);
-        check("python3", "python3 -u -X dev train.py --model=meta/llama", "train", model);
-        check(
-            "python3",
-            "python3 -m sglang.launch_server --model-path meta/llama",
-            "sglang.launch_server",
-            model,
-        );
-        check("java", "java -Xmx4g -jar /srv/app.jar", "app", None);
-        check("node", "node ./dist/server.js", "server", None);
+        check("python3.12", "/usr/bin/python3 /usr/bin/vllm serve meta/llama --port 1", "vllm");
+        check("python3", "python3 -u -X dev train.py --model=meta/llama", "train");
+        check("python3", "python3 -m sglang.launch_server --model-path meta/llama", "sglang.launch_server");
+        check("java", "java -Xmx4g -jar /srv/app.jar", "app");
+        check("node", "node ./dist/server.js", "server");
     }
 
     #[test]
     fn process_title_is_the_service_name() {
-        check("python3.12", "VLLM::EngineCore_DP0", "VLLM", None);
-        check("python3.12", "sglang::scheduler_TP0", "sglang", None);
+        check("python3.12", "VLLM::EngineCore_DP0", "VLLM");
+        check("python3.12", "sglang::scheduler_TP0", "sglang");
     }
 
     #[test]
     fn unnamed_process_has_the_unknown_name() {
-        check("python3", "python3 -c import", "unknown_service:python3", None);
-        check("python3", "", "unknown_service:python3", None);
-        check("", "", "unknown_service", None);
-    }
-
-    #[test]
-    fn served_model_name_takes_precedence_over_path() {
-        check("python3", "python3 x.py --model /m/a --served-model-name b", "x", Some("b"));
-        check("python3", "python3 x.py --model --port", "x", None);
+        check("python3", "python3 -c import", "unknown_service:python3");
+        check("python3", "", "unknown_service:python3");
+        check("", "", "unknown_service");
     }
 }

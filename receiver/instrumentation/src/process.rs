@@ -1,18 +1,21 @@
-//! The resource of a traced process.
+//! The resource of another process: the same attributes whichever receiver reports on it.
 //!
 //! Points carry no pid, because the resource identifies the process. Known attributes (`k8s.*`, a configured
 //! service name) take precedence over inferred ones. The program supplies the attributes of the host; a replay has
 //! none.
 
 use event::ProcessInfo;
-use instrumentation::{built, common, instance};
 use opentelemetry_sdk::Resource;
 use semconv::attribute;
 
-use crate::service;
+use crate::resource::{built, common, instance};
+use crate::service::service_name;
 
-/// Returns the resource of a traced process.
-pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource {
+/// Unit of the start time in `service.instance.id`, ns. The kernel reports it exactly, /proc in hundredths of a second.
+const START_UNIT_NS: u64 = 10_000_000;
+
+/// Returns the resource of a process.
+pub fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource {
     let mut all = common(host);
     let texts = [
         (attribute::CONTAINER_ID, &info.container_id),
@@ -23,18 +26,13 @@ pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource
         all.insert(key.to_owned(), text.clone().into());
     }
     all.insert(attribute::PROCESS_PID.to_owned(), i64::from(info.process.pid).into());
-    all.insert(attribute::SERVICE_NAME.to_owned(), service::service_name(info).into());
+    all.insert(attribute::SERVICE_NAME.to_owned(), service_name(info).into());
     let instance = instance("process", host).with_word(u64::from(info.process.pid));
-    let instance = instance.with_word(info.process.start_ns).uuid();
+    let instance = instance.with_word(info.process.start_ns / START_UNIT_NS).uuid();
     all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance.into());
     let known = info.attributes.iter().filter(|(key, _)| !key.starts_with("gen_ai."));
     all.extend(known.map(|(key, value)| (key.clone(), value.clone().into())));
     built(all)
-}
-
-/// Returns a known attribute of a process.
-pub(crate) fn known<'a>(info: &'a ProcessInfo, key: &str) -> Option<&'a str> {
-    info.attributes.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]
@@ -42,7 +40,7 @@ mod tests {
     use event::ProcessId;
     use opentelemetry_proto::tonic::common::v1::any_value;
 
-    use instrumentation::encoded;
+    use crate::resource::encoded;
 
     use super::*;
 
@@ -95,6 +93,17 @@ mod tests {
         let id = |pid| text(&process(&info(pid), &[]), "service.instance.id");
         assert_ne!(id(7), id(8));
         assert_eq!(id(7), id(7));
+    }
+
+    /// Receivers read the start from the kernel or from /proc.
+    #[test]
+    fn service_instance_id_is_that_of_any_receiver() {
+        let id = |start_ns| {
+            let process = ProcessId { pid: 7, start_ns };
+            text(&super::process(&ProcessInfo { process, ..info(7) }, &[]), "service.instance.id")
+        };
+        assert_eq!(id(1_234_567_891), id(1_230_000_000));
+        assert_ne!(id(1_234_567_891), id(1_240_000_000));
     }
 
     #[test]
