@@ -22,6 +22,7 @@
 //! the agent has ended, unless another agent has become the owner ([`expire`]).
 
 mod carried;
+mod description;
 pub(crate) mod expire;
 mod files;
 mod former;
@@ -30,10 +31,12 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
+use event::ProcessInfo;
+
 use crate::kernel::{Kernel, Load, MapSizes};
 use crate::objects::OBJECT;
 use crate::settings::{PinSettings, Settings};
-use crate::{CaptureError, attach, clock, cost};
+use crate::{CaptureError, attach, clock, cost, proc};
 
 pub(crate) use carried::{Carried, CarriedTotals};
 pub(crate) use files::{AdoptedFile, PinnedFiles, Stamp};
@@ -45,7 +48,7 @@ pub(crate) use state::{Ending, Progress};
 /// Name of a directory that is being filled.
 const NEW: &str = "new";
 /// Version of what this module stores. Change it when the meaning of stored values changes.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The pinned objects of this agent.
 pub(crate) struct Pins {
@@ -216,6 +219,19 @@ impl Pins {
     /// Returns since when a process is counted, ns since 1970: from now on, if that was not stored before.
     pub(crate) fn since(&mut self, process: event::ProcessId) -> u64 {
         self.stored.since(process, unix_ns())
+    }
+
+    /// Stores the description of a process, or completes it from the stored one if the process has ended.
+    pub(crate) fn describe(&mut self, info: &mut ProcessInfo) {
+        let process = info.process;
+        match proc::is_running(process) {
+            true => self.stored.describe(process.pid, &description::encode(info)),
+            false => {
+                if let Some(stored) = self.stored.description(process.pid) {
+                    description::decode(&stored, process, info);
+                }
+            }
+        }
     }
 
     /// Removes what is stored of a process.

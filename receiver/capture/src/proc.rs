@@ -4,15 +4,26 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use event::ProcessId;
 pub use process_info::{describe, read, read_text};
 
 /// Beginnings of the paths of device files by which NVIDIA's and AMD's drivers are used, under WSL too, and of the file
 /// that the simulator has in their place.
 const GPUS: [&str; 5] = ["/dev/dri/render", "/dev/dxg", "/dev/kfd", "/dev/nvidia", "/memfd:warptap-stub-gpu"];
 
+/// Resolution of the start of a process in /proc, ns.
+const TICK_NS: u64 = 10_000_000;
+
 /// Returns when a process started, CLOCK_MONOTONIC ns, at most 10 ms too early.
 pub fn started_ns(pid: u32) -> Option<u64> {
     process_info::identify(pid)?.start_ns.checked_add_signed(-crate::clock::offsets().to_boottime_ns)
+}
+
+/// Returns true if the process has not ended; a later process with its pid is another one.
+pub fn is_running(process: ProcessId) -> bool {
+    // The start is 0 where the kernel programs cannot read it.
+    let found = process_info::identify(process.pid);
+    found.is_some_and(|f| process.start_ns == 0 || process.start_ns.abs_diff(f.start_ns) < 2 * TICK_NS)
 }
 
 /// Returns true if the process has a GPU open, as it has before it enqueues work or allocates memory.

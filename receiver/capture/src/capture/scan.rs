@@ -131,7 +131,10 @@ impl Capture {
         if let Some(tracked) = self.processes.get_mut(process.pid) {
             (info.observed, info.gaps) = (tracked.observed.clone(), tracked.gaps.clone());
         }
-        info.since_unix_ns = self.pins.as_mut().map_or(0, |pins| pins.since(process));
+        if let Some(pins) = &mut self.pins {
+            pins.describe(&mut info);
+            info.since_unix_ns = pins.since(process);
+        }
         into.push(Event::Process(Box::new(info)));
         let variables = proc::launcher_variables(process.pid);
         if !variables.is_empty() {

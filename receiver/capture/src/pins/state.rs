@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
 
 use super::VERSION;
 use super::carried::{Carried, CarriedTotals};
+use super::description::Description;
 use crate::kernel::Words;
 use crate::totals::Share;
 
@@ -64,6 +65,8 @@ pub(super) struct Stored {
     /// Start of each process, CLOCK_BOOTTIME ns, and since when it is counted, ns since 1970; by pid. Full: the counters of
     /// further processes begin again with each agent.
     processes: HashMap<MapData, u32, [u64; 2]>,
+    /// Descriptions of processes by pid. Full: further processes are not described if they end while no agent runs.
+    descriptions: HashMap<MapData, u32, Description>,
     /// [`Carried`] by pid and row. Full: the totals of further functions begin again.
     carried: HashMap<MapData, [u32; 2], Words<CARRIED_WORDS>>,
 }
@@ -76,6 +79,9 @@ impl Stored {
         let processes: HashMap<MapData, u32, [u64; 2]> =
             HashMap::create(processes_max, NO_PREALLOC).map_err(io::Error::other)?;
         processes.pin(dir.join("processes")).map_err(io::Error::other)?;
+        let descriptions: HashMap<MapData, u32, Description> =
+            HashMap::create(processes_max, NO_PREALLOC).map_err(io::Error::other)?;
+        descriptions.pin(dir.join("descriptions")).map_err(io::Error::other)?;
         let carried: HashMap<MapData, [u32; 2], Words<CARRIED_WORDS>> =
             HashMap::create(CARRIED_MAX, NO_PREALLOC).map_err(io::Error::other)?;
         carried.pin(dir.join("carried")).map_err(io::Error::other)?;
@@ -97,7 +103,8 @@ impl Stored {
         let progress = Array::try_from(open(dir, "state")?).map_err(io::Error::other)?;
         let processes = HashMap::try_from(open(dir, "processes")?).map_err(io::Error::other)?;
         let carried = HashMap::try_from(open(dir, "carried")?).map_err(io::Error::other)?;
-        Ok(Stored { progress, processes, carried })
+        let descriptions = HashMap::try_from(open(dir, "descriptions")?).map_err(io::Error::other)?;
+        Ok(Stored { progress, processes, descriptions, carried })
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -121,12 +128,24 @@ impl Stored {
 
     pub(super) fn remove_process(&mut self, pid: u32) {
         let _ = self.processes.remove(&pid);
+        let _ = self.descriptions.remove(&pid);
+    }
+
+    pub(super) fn describe(&mut self, pid: u32, description: &Description) {
+        let _ = self.descriptions.insert(pid, description, 0);
+    }
+
+    pub(super) fn description(&self, pid: u32) -> Option<Description> {
+        self.descriptions.get(&pid, 0).ok()
     }
 
     /// Adds the processes of another agent.
     pub(super) fn add_processes_of(&mut self, other: &Stored) {
         for (pid, since) in other.processes.iter().flatten() {
             let _ = self.processes.insert(pid, since, BPF_NOEXIST);
+        }
+        for (pid, description) in other.descriptions.iter().flatten() {
+            let _ = self.descriptions.insert(pid, description, BPF_NOEXIST);
         }
     }
 

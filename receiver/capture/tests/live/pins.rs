@@ -299,3 +299,49 @@ fn second_agent_does_not_touch_the_pins_of_the_first() {
     assert!(before > 20 && links(&dir.0) == before, "{before}");
     drop(first);
 }
+
+/// A call, and later more records than an agent takes in one read.
+const ALLOCATIONS: &str = "\
+thread first
+  malloc b 4096
+  sleep 600ms
+  repeat 8000
+    malloc a 4096
+    free a
+  end
+end
+";
+
+/// The list of processes ended a process before its last records were read, and nothing knew its executable any more.
+#[test]
+fn process_that_ends_between_two_agents_is_complete() {
+    let (Some(dir), Some(mut rig)) = (PinDir::new("between"), rig("pins-between", &settings())) else {
+        return;
+    };
+    let path = rig.dir.join("allocations");
+    std::fs::write(&path, ALLOCATIONS).unwrap();
+    let mut player = rig.unattached_player(&[path.to_str().unwrap()]);
+    let pid = player.pid();
+    let mut agent = agent(&dir, EXPIRE_AFTER, pid, STREAMS);
+    player.go().unwrap();
+    pause(300);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    let calls = player.done().unwrap();
+    player.finish().unwrap();
+    rig.events.clear();
+    rig.capture = Capture::start(&dir.settings(&[pid])).unwrap();
+    let is_end = |e: &Event| matches!(e, Event::Exit { process, .. } if process.pid == pid);
+    rig.wait("the end of the process", |rig| rig.events.iter().any(is_end));
+    let account = rig.capture.account();
+    assert_eq!((totals(&rig.events, pid), account.hits, account.lost()), (calls, calls, 0));
+    (0..5).for_each(|_| assert!(rig.capture.read(&mut rig.events).unwrap()));
+    let end = rig.events.iter().position(is_end).unwrap();
+    let is_call = |e: &Event| matches!(e, Event::Call(call) if call.header.pid == pid);
+    let calls_after = rig.events[end..].iter().filter(|e| is_call(e)).count();
+    assert!(rig.events.iter().any(is_call) && calls_after == 0, "{calls_after} records after the end");
+    let described =
+        rig.events.iter().find_map(|e| if let Event::Process(info) = e { Some(info) } else { None });
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(described.unwrap().executable_path, own.to_str().unwrap());
+}
