@@ -70,7 +70,7 @@ fn config(pid: u32, exporters: &[(&str, String)]) -> String {
     let pipeline =
         |signal| format!("    {signal}: {{receivers: [gpu], exporters: [{}]}}\n", names.join(", "));
     format!(
-        "receivers:\n  gpu: {{pin: {{enabled: false}}, capture: {{trace_all: false, pids: [{pid}]}}}}\nexporters:\n{settings}service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n{}{}{}",
+        "receivers:\n  gpu: {{pin: {{enabled: false}}, overhead: {{budget: 100%}}, capture: {{trace_all: false, pids: [{pid}]}}}}\nexporters:\n{settings}service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n{}{}{}",
         pipeline("traces"),
         pipeline("metrics"),
         pipeline("logs")

@@ -318,6 +318,8 @@ pub mod attribute {
     pub const WARPTAP_PERSISTENCE_RECORDS: &str = "warptap.persistence.records";
     /// Incompleteness of an observed call.
     pub const WARPTAP_PROBE_ANOMALY: &str = "warptap.probe.anomaly";
+    /// Class of functions whose probes are attached together.
+    pub const WARPTAP_PROBE_CLASS: &str = "warptap.probe.class";
     /// Reason why an observed call is not a hit.
     pub const WARPTAP_PROBE_IGNORE_REASON: &str = "warptap.probe.ignore.reason";
     /// Outcome of an observed call.
@@ -1332,6 +1334,31 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.probe.class`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapProbeClass {
+        /// Calls that are only counted and timed, and queries.
+        Call,
+        /// Copies and fills that do not wait.
+        Copy,
+        /// Kernel launches.
+        Launch,
+    }
+
+    impl WarptapProbeClass {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapProbeClass; 3] = [WarptapProbeClass::Call, WarptapProbeClass::Copy, WarptapProbeClass::Launch];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapProbeClass::Call => "call",
+                WarptapProbeClass::Copy => "copy",
+                WarptapProbeClass::Launch => "launch",
+            }
+        }
+    }
+
     /// Values of `warptap.probe.ignore.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapProbeIgnoreReason {
@@ -1454,144 +1481,152 @@ pub mod metric {
     pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&METRICS_ROWS[9]);
     /// Duration of a call on the host.
     pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&METRICS_ROWS[10]);
+    /// Calls in gpu.cuda.operation.count that were not observed but estimated, because the probe was attached for a part of the time only.
+    pub const GPU_CUDA_OPERATION_ESTIMATED: Counter = Counter(&METRICS_ROWS[11]);
     /// Duration of calls on the host that wait for the device.
-    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&METRICS_ROWS[11]);
+    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&METRICS_ROWS[12]);
     /// Frequency of a clock domain of the device.
-    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&METRICS_ROWS[12]);
+    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&METRICS_ROWS[13]);
     /// Time that the driver took to answer all queries of one poll of all devices.
-    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&METRICS_ROWS[13]);
+    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&METRICS_ROWS[14]);
     /// Device memory used by the process.
-    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[14]);
+    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[15]);
     /// Number of processes that use a device and are not reported because their number exceeds the limit.
-    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&METRICS_ROWS[15]);
+    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&METRICS_ROWS[16]);
     /// Number of driver queries that failed although the driver supports them.
-    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&METRICS_ROWS[16]);
+    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&METRICS_ROWS[17]);
     /// 1 while the clocks are throttled for this reason, otherwise 0.
-    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&METRICS_ROWS[17]);
+    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&METRICS_ROWS[18]);
     /// Total time during which the clocks were throttled for this reason.
-    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&METRICS_ROWS[18]);
+    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&METRICS_ROWS[19]);
     /// Usual duration of a step of this phase.
-    pub const GPU_STEP_BASELINE: Gauge = Gauge(&METRICS_ROWS[19]);
+    pub const GPU_STEP_BASELINE: Gauge = Gauge(&METRICS_ROWS[20]);
     /// Time from the first work of a step enqueued to the return of its sync call.
-    pub const GPU_STEP_DURATION: Histogram = Histogram(&METRICS_ROWS[20]);
+    pub const GPU_STEP_DURATION: Histogram = Histogram(&METRICS_ROWS[21]);
     /// Time from the first work of a step enqueued to the entry of its sync call.
-    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[21]);
+    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[22]);
     /// Time from the return of the previous sync call to the first work of a step enqueued, while the stream was idle.
-    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[22]);
+    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[23]);
     /// Share of the duration of all steps since the process was first seen during which the host was enqueueing.
-    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&METRICS_ROWS[23]);
+    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&METRICS_ROWS[24]);
     /// Number of steps that took much longer than their baseline.
-    pub const GPU_STEP_OUTLIERS: Counter = Counter(&METRICS_ROWS[24]);
+    pub const GPU_STEP_OUTLIERS: Counter = Counter(&METRICS_ROWS[25]);
     /// Time from the entry of a step's sync call to its return.
-    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[25]);
+    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[26]);
     /// Energy consumed by the component.
-    pub const HW_ENERGY: Counter = Counter(&METRICS_ROWS[26]);
+    pub const HW_ENERGY: Counter = Counter(&METRICS_ROWS[27]);
     /// Number of errors encountered by the component.
-    pub const HW_ERRORS: Counter = Counter(&METRICS_ROWS[27]);
+    pub const HW_ERRORS: Counter = Counter(&METRICS_ROWS[28]);
     /// Fan speed expressed as a fraction of its maximum speed.
-    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&METRICS_ROWS[28]);
+    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&METRICS_ROWS[29]);
     /// Received and transmitted bytes by the GPU.
-    pub const HW_GPU_IO: Counter = Counter(&METRICS_ROWS[29]);
+    pub const HW_GPU_IO: Counter = Counter(&METRICS_ROWS[30]);
     /// Size of the GPU memory.
-    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&METRICS_ROWS[30]);
+    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&METRICS_ROWS[31]);
     /// GPU memory used.
-    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[31]);
+    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[32]);
     /// Fraction of GPU memory used.
-    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[32]);
+    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[33]);
     /// Fraction of time spent in a specific task.
-    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[33]);
+    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[34]);
     /// Instantaneous power consumed by the component.
-    pub const HW_POWER: Gauge = Gauge(&METRICS_ROWS[34]);
+    pub const HW_POWER: Gauge = Gauge(&METRICS_ROWS[35]);
     /// Operational status: `1` (true) or `0` (false) for each of the possible states.
-    pub const HW_STATUS: UpDownCounter = UpDownCounter(&METRICS_ROWS[35]);
+    pub const HW_STATUS: UpDownCounter = UpDownCounter(&METRICS_ROWS[36]);
     /// Temperature in degrees Celsius.
-    pub const HW_TEMPERATURE: Gauge = Gauge(&METRICS_ROWS[36]);
+    pub const HW_TEMPERATURE: Gauge = Gauge(&METRICS_ROWS[37]);
     /// Time between the first and the last arrival of ranks of this node at a collective.
-    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&METRICS_ROWS[37]);
+    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&METRICS_ROWS[38]);
     /// Time from the return of the call that enqueued a collective to the return of the call that waited for it.
-    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&METRICS_ROWS[38]);
+    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&METRICS_ROWS[39]);
     /// Number of operations captured into a graph.
-    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&METRICS_ROWS[39]);
+    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&METRICS_ROWS[40]);
     /// Number of enqueued collectives, sends and receives.
-    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&METRICS_ROWS[40]);
+    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&METRICS_ROWS[41]);
     /// Duration of the call that enqueues a collective.
-    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[41]);
+    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[42]);
     /// Payload of collectives, sends and receives: elements times their size.
-    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&METRICS_ROWS[42]);
+    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&METRICS_ROWS[43]);
     /// Time from the return of the call that enqueued a collective to the entry of the call that waits for it.
-    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[43]);
+    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[44]);
     /// Time that the host spent in the call that waited for a collective, counted from the return of the enqueueing call.
-    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[44]);
+    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[45]);
     /// Number of NCCL calls that failed.
-    pub const NCCL_ERRORS: Counter = Counter(&METRICS_ROWS[45]);
+    pub const NCCL_ERRORS: Counter = Counter(&METRICS_ROWS[46]);
     /// Number of hangs of a communicator.
-    pub const NCCL_HANGS: Counter = Counter(&METRICS_ROWS[46]);
+    pub const NCCL_HANGS: Counter = Counter(&METRICS_ROWS[47]);
     /// Time since the rank's last collective, if its peers on this node have continued.
-    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&METRICS_ROWS[47]);
+    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&METRICS_ROWS[48]);
     /// Delay of the rank after the first arrival on this node, the mean over its most recent collectives.
-    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&METRICS_ROWS[48]);
+    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&METRICS_ROWS[49]);
     /// Number of times that the rank was found to be repeatedly late.
-    pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[49]);
+    pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[50]);
     /// Number of failed allocations whose log record was suppressed by the rate limit.
-    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[50]);
+    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[51]);
     /// Number of frees of memory whose allocation was not observed or not tracked.
-    pub const WARPTAP_ALLOCATION_UNKNOWN_FREES: Counter = Counter(&METRICS_ROWS[51]);
+    pub const WARPTAP_ALLOCATION_UNKNOWN_FREES: Counter = Counter(&METRICS_ROWS[52]);
     /// Number of allocations that were not tracked because the process had reached the limit of tracked allocations.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[52]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[53]);
     /// Number of entries that the analyses of steps and collectives evicted to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[53]);
+    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[54]);
     /// Number of inconsistencies in the observed calls of collectives.
-    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[54]);
+    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[55]);
     /// Number of observed collectives, sends and receives, by outcome.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[55]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[56]);
     /// Number of enqueued operations that no call has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[56]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[57]);
     /// Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.
-    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[57]);
+    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[58]);
     /// Number of spans, log records and final points of ended processes that no pipeline accepted.
-    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[58]);
+    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[59]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[59]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[60]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[60]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[61]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[61]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[62]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[62]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[63]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[63]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[64]);
+    /// Share of the time for which the probes of a class of functions are attached to the process.
+    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[65]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[65]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[66]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[68]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[69]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[68]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[69]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[71]);
+    /// Largest share of its time that a thread of the process may have spent in probes in the last second.
+    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[72]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[73]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[71]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[75]);
+    /// Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.
+    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[76]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[73]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[77]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[78]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[75]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[79]);
     /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
-    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[76]);
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[80]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[77]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[81]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[78]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[82]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[79]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[83]);
 }
 
 /// The collector's own metrics.
@@ -1903,6 +1938,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
     Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.probe.anomaly", values: &["graph_map_full", "trace_context_unreadable", "unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
+    Attribute { key: "warptap.probe.class", values: &["call", "copy", "launch"], is_upstream: false },
     Attribute { key: "warptap.probe.ignore.reason", values: &["filtered", "suppressed"], is_upstream: false },
     Attribute { key: "warptap.probe.outcome", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
     Attribute { key: "warptap.process.coverage.gaps", values: &[], is_upstream: false },
@@ -1911,7 +1947,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 80] = [
+static METRICS_ROWS: [Metric; 84] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2025,6 +2061,18 @@ static METRICS_ROWS: [Metric; 80] = [
         description: "Duration of a call on the host.",
         attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Conditional },
+        Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
+        Use { key: attribute::GPU_CUDA_API, level: Level::Required },
+        Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.cuda.operation.estimated",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Calls in gpu.cuda.operation.count that were not observed but estimated, because the probe was attached for a part of the time only.",
+        attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
         Use { key: attribute::GPU_CUDA_API, level: Level::Required },
         Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
@@ -2647,6 +2695,16 @@ static METRICS_ROWS: [Metric; 80] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.probe.attached",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Share of the time for which the probes of a class of functions are attached to the process.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_PROBE_CLASS, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.probe.calls",
         unit: "{call}",
         instrument: Instrument::Counter,
@@ -2701,6 +2759,14 @@ static METRICS_ROWS: [Metric; 80] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.probe.overhead",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Largest share of its time that a thread of the process may have spent in probes in the last second.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.probe.runs",
         unit: "{run}",
         instrument: Instrument::Counter,
@@ -2721,6 +2787,14 @@ static METRICS_ROWS: [Metric; 80] = [
         unit: "{process}",
         instrument: Instrument::Counter,
         description: "Number of processes whose series ended because the number of tracked processes exceeded the limit.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.process.thinned",
+        unit: "{process}",
+        instrument: Instrument::Gauge,
+        description: "Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.",
         attributes: &[],
         stability: Stability::Development,
     },

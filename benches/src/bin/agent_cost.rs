@@ -68,7 +68,7 @@ fn script(launches: u64) -> String {
 impl Bench {
     fn agent(&self) -> anyhow::Result<Killed> {
         let config = self.dir.join("agent.yaml");
-        let text = "receivers:\n  gpu:\n    pin:\n      enabled: false\nexporters:\n  file:\n    path: /dev/null\nservice:\n  telemetry:\n    logs:\n      level: info\n  \
+        let text = "receivers:\n  gpu:\n    pin:\n      enabled: false\n    overhead:\n      budget: 100%\nexporters:\n  file:\n    path: /dev/null\nservice:\n  telemetry:\n    logs:\n      level: info\n  \
                     pipelines:\n    metrics:\n      receivers: [gpu]\n      exporters: [file]\n    traces:\n      receivers: [gpu]\n      \
                     exporters: [file]\n    logs:\n      receivers: [gpu]\n      exporters: [file]\n";
         fs::write(&config, text)?;

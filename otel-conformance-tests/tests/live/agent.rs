@@ -63,7 +63,7 @@ impl Setup<'_> {
         let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
         let comma = if other.is_empty() { "" } else { ", " };
         format!(
-            "receivers: {{gpu: {{pin: {{enabled: false}}, capture: {{trace_all: false, pids: [{}]}}{receiver}}}{comma}{other}}}\n\
+            "receivers: {{gpu: {{pin: {{enabled: false}}, overhead: {{budget: 100%}}, capture: {{trace_all: false, pids: [{}]}}{receiver}}}{comma}{other}}}\n\
              exporters: {{otlp_grpc: {{{exporter}}}}}\nextensions: {{{extensions}}}\n\
              service:\n  extensions: [{}]\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n\
              \x20   traces: {{receivers: [gpu], exporters: [otlp_grpc]}}\n\

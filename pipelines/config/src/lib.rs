@@ -18,6 +18,7 @@ mod keys;
 mod nearest;
 mod node;
 mod optional;
+mod percent;
 mod section;
 mod seen;
 mod setting;
@@ -33,6 +34,7 @@ pub use keys::{
 pub use nearest::nearest;
 pub use node::{Entry, Node, Position, Value};
 pub use optional::{NullIsDefault, NullIsNone, Optional};
+pub use percent::Percent;
 pub use section::{Problems, Section};
 pub use seen::{Reading, Seen};
 pub use setting::Setting;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::de::IgnoredAny;
 
-use crate::{GoDuration, Headers, Key, Node, Optional, Problems, Secret, key_path};
+use crate::{GoDuration, Headers, Key, Node, Optional, Percent, Problems, Secret, key_path};
 
 /// The type of a configuration key.
 pub trait Setting {
@@ -60,6 +60,7 @@ settings! {
     PathBuf, "path", |value| format!("{value:?}");
     Secret, "secret string", |_value| "\"\"".to_owned();
     GoDuration, GoDuration::KIND, |value| value.to_string();
+    Percent, Percent::KIND, |value| value.to_string();
     Headers, "map or list of headers", |_value| "{}".to_owned();
     Node, "any value", |_value| String::new();
     IgnoredAny, "any value", |_value| String::new();

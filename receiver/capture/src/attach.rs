@@ -10,7 +10,8 @@ use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope
 use probe_abi::{Action, Cookie};
 
 use crate::kernel::{Kernel, chain};
-use crate::multi::Links;
+use crate::multi::{FileLinks, Links};
+use crate::sys::End;
 
 /// A function to attach to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,12 +33,20 @@ pub struct AttachError {
 /// Attached probes; dropping the value detaches those that are not pinned.
 pub enum Attached {
     /// Links of uprobe_multi.
-    Multi(Links),
+    Multi(Box<FileLinks>),
     /// A value that detaches its probes when it is dropped.
     Other(Box<dyn Send>),
 }
 
 impl Attached {
+    /// Takes the links that can be replaced by links of single processes; `None` for perf uprobes, and if they are taken.
+    pub(crate) fn take_thinnable(&mut self) -> Option<Links> {
+        match self {
+            Attached::Multi(links) => links.thinnable.take(),
+            Attached::Other(_) => None,
+        }
+    }
+
     /// Wraps a value that detaches its probes when it is dropped.
     pub fn new(probes: impl Send + 'static) -> Attached {
         Attached::Other(Box::new(probes))
@@ -88,6 +97,11 @@ impl Stage {
         } else {
             Stage::Wait
         }
+    }
+
+    /// Returns the end of functions that is probed.
+    pub(crate) fn end(self) -> End {
+        if self == Stage::Return { End::Return } else { End::Entry }
     }
 
     /// Returns the functions that get a probe in this stage.
@@ -168,7 +182,9 @@ impl Attach for UprobeMulti {
         };
         let linked = multi.link_all(files).into_iter().zip(files);
         linked
-            .map(|(links, f)| links.map(Attached::Multi).map_err(|e| failed(f.path, e.to_string())))
+            .map(|(links, f)| {
+                links.map(|links| Attached::Multi(Box::new(links))).map_err(|e| failed(f.path, e.to_string()))
+            })
             .collect()
     }
 }

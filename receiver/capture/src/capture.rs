@@ -1,11 +1,12 @@
 //! The live source of events: records and folds of the kernel programs, and descriptions of processes from /proc.
 //!
 //! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, scans a bounded number of
-//! processes, and periodically reads the folds. Nothing blocks, and there is no background thread.
+//! processes, and periodically reads the folds. Nothing blocks; only [`crate::thinning`] has threads, to attach and detach.
 
 mod adopt;
 mod exits;
 mod hand_over;
+mod overhead;
 mod scan;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use self::hand_over::{FormerCalls, HandOver};
 
 use crate::arming::Arming;
 use crate::attach::{self, Attach};
+use crate::budget::HitCosts;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
@@ -28,6 +30,7 @@ use crate::pins::{self, CarriedTotals, Pins};
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
+use crate::thinning::Thinning;
 use crate::totals::{self, Share};
 use crate::under_way::CallSampler;
 use crate::{CaptureError, clock, cost, proc};
@@ -63,6 +66,7 @@ pub struct Capture {
     received: u64,
     undecoded: u64,
     hit_cost_ns: u64,
+    thinning: Option<Thinning>,
     trace_all: bool,
     collectives: bool,
     linger_ns: u64,
@@ -79,11 +83,13 @@ impl Capture {
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let (mut kernel, pins) = pins::load(settings)?;
         let attach = attach::best(&mut kernel);
-        let hit_cost_ns = match &pins {
-            Some(pins) => pins.progress().run_cost_ns,
-            None => cost::hit_cost_ns(&mut kernel, attach.as_ref()),
+        let calibration = match &pins {
+            Some(pins) => pins.progress().calibration(),
+            None => cost::calibrate(&mut kernel, attach.as_ref()),
         };
-        tracing::info!(attach = attach.name(), hit_cost_ns, "kernel programs are loaded");
+        let HitCosts { launch_ns, timed_ns } = calibration.costs;
+        tracing::info!(attach = attach.name(), launch_ns, timed_ns, "kernel programs are loaded");
+        let thinning = Thinning::start(&kernel, settings.overhead_budget, &calibration);
         let mut capture = Capture {
             kernel,
             attach,
@@ -102,7 +108,8 @@ impl Capture {
             lost: Default::default(),
             received: 0,
             undecoded: 0,
-            hit_cost_ns,
+            hit_cost_ns: launch_ns,
+            thinning,
             trace_all: settings.trace_all,
             collectives: settings.collectives,
             linger_ns: settings.linger_ns,
@@ -177,7 +184,8 @@ impl Capture {
     pub fn read_totals(&mut self, into: &mut Vec<Event>) {
         let now_ns = clock::now_ns();
         for process in self.processes.traced() {
-            self.operations(process, now_ns, into);
+            self.estimated_operations(process, now_ns, into);
+            into.extend(self.overhead(process, now_ns));
         }
         into.push(Event::Account(Box::new(self.account())));
     }
@@ -210,6 +218,7 @@ impl Capture {
             Record::Step(mut step) => {
                 self.ensure_described((&step.header).into(), step.header.entry_ns, into);
                 self.arming.mark_step(&mut step, proc::has_gpu_open);
+                self.thinning.iter_mut().for_each(|thinning| thinning.mark_step(&mut step));
                 into.push(Event::Step(step));
             }
             Record::Context(context) => {
@@ -269,6 +278,8 @@ impl EventSource for Capture {
             into.push(Event::Clock(clock::offsets()));
         }
         self.describe_adopted(into);
+        // Before records are read, which it marks.
+        self.hold_budget(now_ns);
         self.read_former(now_ns, into);
         // Drained before processes are listed, because only the exit record holds the exit status, and is the last one. An
         // earlier agent may have left more than one read takes.

@@ -2,7 +2,7 @@
 //! with an empty one, and with a probe program. The difference between the last two is the cost of the program; the
 //! rest is the trap.
 //!
-//! The agent measures one variant at start, for its overhead metric. The benchmark has a function for each variant, all
+//! The agent measures two variants at start, for its overhead metric and its budget. The benchmark has a function for each variant, all
 //! probed at once, and calls them in turn for a fraction of a millisecond each, so that disturbances affect all alike.
 
 #![expect(unsafe_code, reason = "the probed function must begin as a C function does")]
@@ -20,11 +20,15 @@ use probe_abi::record::StreamKey;
 use probe_abi::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
+use crate::budget::{ClassSet, HitCosts, ProbeClass};
 use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes};
+use crate::multi::{ALL_PROCESSES, LinkPlan};
 use crate::sys::{self, End};
+use crate::totals::CallReader;
 use crate::{CaptureError, attach, maps, proc, totals, unfinished};
 
 const CALLS: u32 = 2_000;
+const RUNS: usize = 5;
 const CALLS_A_WINDOW: u32 = 100;
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
@@ -183,7 +187,7 @@ fn put(
         Variant::EmptyPair => &[End::Entry, End::Return],
         _ => &[],
     };
-    let link = |end: &End| sys::link(empty, Path::new(OWN_EXECUTABLE), &[(offset, 0)], *end);
+    let link = |end: &End| sys::link(empty, Path::new(OWN_EXECUTABLE), &[(offset, 0)], *end, ALL_PROCESSES);
     ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
 }
 
@@ -201,20 +205,55 @@ fn load_empty() -> io::Result<OwnedFd> {
     sys::load_as("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)], 0)
 }
 
-/// Measures the cost of a folded launch, ns; 0 if it cannot be measured. Afterwards the maps have no entries of this
-/// process, and it is not traced.
-pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
+/// What is measured when the programs are loaded.
+pub struct Calibration {
+    /// The cost of hits; 0 where it cannot be measured.
+    pub costs: HitCosts,
+    /// Whether a link of a single process counts the calls of all of its threads. Kernels before 6.10 let it count those
+    /// of one thread (kernel commit 46ba0e49b642).
+    pub links_processes: bool,
+}
+
+/// Measures on this machine. Afterwards the maps have no entries of this process, and it is not traced.
+pub fn calibrate(kernel: &mut Kernel, attach: &dyn Attach) -> Calibration {
     let pid = std::process::id();
-    let site = SITES[0];
-    let (Some(offset), Some(cookie)) = (file_offset(site), Variant::Launch.cookie()) else { return 0 };
     let _ = kernel.filter.insert(pid, 1, 0);
+    let costs = [Variant::Launch, Variant::TimedCall].map(|variant| variant_cost_ns(kernel, attach, variant));
+    remove_traces(kernel, pid);
+    let links_processes = hits_of_another_thread(kernel, pid) == Some(1);
+    let _ = kernel.filter.insert(pid, 0, 0);
+    remove_traces(kernel, pid);
+    let [launch_ns, timed_ns] = costs;
+    Calibration { costs: HitCosts { launch_ns, timed_ns }, links_processes }
+}
+
+fn variant_cost_ns(kernel: &mut Kernel, attach: &dyn Attach, variant: Variant) -> u64 {
+    let site = SITES[0];
+    let (Some(offset), Some(cookie)) = (file_offset(site), variant.cookie()) else { return 0 };
     let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
-    let mut with: Vec<f64> = (0..5).map(|_| ns_per_call(site, CALLS)).collect();
+    let mut with: Vec<f64> = (0..RUNS).map(|_| ns_per_call(site, CALLS)).collect();
     with.sort_by(f64::total_cmp);
     let attached = probes.is_ok();
     drop(probes);
-    let _ = kernel.filter.insert(pid, 0, 0);
+    if attached { (with[RUNS / 2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
+}
+
+fn hits_of_another_thread(kernel: &mut Kernel, pid: u32) -> Option<u64> {
+    let site = SITES[0];
+    let (offset, cookie) = (file_offset(site)?, Variant::Launch.cookie()?);
+    let plans = kernel.multi.as_mut()?.thinnable(&[Point { offset, cookie }]).ok()?;
+    let all = ClassSet::NONE.with(ProbeClass::Launch);
+    let links = LinkPlan::link(&plans, all, Path::new(OWN_EXECUTABLE), pid).ok()?;
+    std::thread::scope(|scope| scope.spawn(|| ns_per_call(site, 1)).join()).ok()?;
+    drop(links);
+    let calls = CallReader::new(kernel.multi.as_ref()?)?.calls(pid)?;
+    Some(calls[usize::from(cookie.id())])
+}
+
+fn remove_traces(kernel: &mut Kernel, pid: u32) {
     let _ = totals::remove(kernel, pid);
+    totals::remove_durations(kernel, pid);
+    let tids = kernel.threads.keys().flatten().collect::<Vec<u32>>();
+    tids.iter().for_each(|tid| drop(kernel.threads.remove(tid)));
     let _ = unfinished::take(kernel, &StreamKey { pid, tid: 0, stream: 0x100 });
-    if attached { (with[2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
 }

@@ -372,7 +372,7 @@ mod tests {
         let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         assert_eq!(attach.name(), "perf uprobes");
-        let cost_ns = crate::cost::hit_cost_ns(&mut kernel, attach.as_ref());
+        let cost_ns = crate::cost::calibrate(&mut kernel, attach.as_ref()).costs.launch_ns;
         assert!(cost_ns > 50, "a probe that is hit costs more than {cost_ns} ns");
     }
 

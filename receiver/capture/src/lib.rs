@@ -7,6 +7,7 @@
 mod arming;
 mod attach;
 mod btf;
+mod budget;
 mod capture;
 mod clock;
 pub mod cost;
@@ -24,6 +25,7 @@ mod publishers;
 mod readiness;
 mod settings;
 mod sys;
+mod thinning;
 mod totals;
 mod under_way;
 mod unfinished;

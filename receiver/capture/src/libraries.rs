@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use probe_abi::{Library, attach_points};
 
-use crate::attach::{Attach, Attached, ProbedFile};
+use crate::attach::{Attach, Attached, Point, ProbedFile};
 use crate::clock;
 use crate::elf::{self, FoundSymbols};
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
+use crate::multi::Links;
 use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
 
 /// Files attached or refused. When full, a further file is a gap in the coverage of its process.
@@ -28,11 +30,15 @@ enum State {
         /// When all functions were probed, ns.
         armed_ns: u64,
         /// `None` if an earlier agent attached them.
-        _probes: Option<Attached>,
+        probes: Option<Attached>,
         /// Where the probes are pinned.
         pins: Option<PathBuf>,
         /// The file that an earlier agent attached, until a process is seen to map the same one.
         adopted: Option<Stamp>,
+        /// The file, for links of single processes; `None` until a process is seen to map it.
+        file: Option<Arc<File>>,
+        /// The main program contains the library.
+        is_embedded: bool,
     },
     /// The file has none of the functions, or cannot be read or attached, with the reason.
     Refused(String),
@@ -81,7 +87,17 @@ impl Libraries {
         let entry = |(file, pins): (AdoptedFile, PathBuf)| {
             let AdoptedFile { file, library, functions, missing, armed_ns, stamp } = file;
             let (pins, adopted) = (Some(pins), Some(stamp));
-            let state = State::Attached { functions, missing, armed_ns, _probes: None, pins, adopted };
+            let (probes, file_handle, is_embedded) = (None, None, false);
+            let state = State::Attached {
+                functions,
+                missing,
+                armed_ns,
+                probes,
+                pins,
+                adopted,
+                file: file_handle,
+                is_embedded,
+            };
             (file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: now_ns })
         };
         Libraries { entries: pinned.adopt().into_iter().map(entry).collect(), pinned: Some(pinned) }
@@ -96,7 +112,7 @@ impl Libraries {
         pid: u32,
         found: &[FoundLibrary<'_>],
     ) -> Vec<Coverage> {
-        found.iter().for_each(|f| self.verify(pid, f.mapping));
+        found.iter().for_each(|f| self.verify(pid, f));
         let is_new = |f: &&FoundLibrary<'_>| !self.entries.contains_key(&f.mapping.file);
         let free = FILES_MAX.saturating_sub(self.entries.len());
         let new: BTreeMap<FileKey, &FoundLibrary<'_>> =
@@ -105,16 +121,24 @@ impl Libraries {
         let targets: Vec<ProbedFile<'_>> = opened.iter().flatten().map(Opened::target).collect();
         let mut attached = attach.attach_all(kernel, &targets).into_iter();
         let armed_ns = clock::now_ns();
-        for ((key, f), opened) in new.into_iter().zip(&opened) {
-            let state = opened.as_ref().map_err(Clone::clone).and_then(|opened| {
+        for ((key, f), opened) in new.into_iter().zip(opened) {
+            let state = opened.and_then(|opened| {
                 let probes = attached.next().ok_or_else(|| "not attached".to_owned())?;
                 let probes = probes.map_err(|e| e.to_string())?;
                 let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
                 let (file, library, stamp) = (key, f.library, opened.stamp);
                 let file = AdoptedFile { file, library, functions, missing, armed_ns, stamp };
                 let pins = self.pin(&file, &probes);
-                let probes = Some(probes);
-                Ok(State::Attached { functions, missing, armed_ns, _probes: probes, pins, adopted: None })
+                Ok(State::Attached {
+                    functions,
+                    missing,
+                    armed_ns,
+                    probes: Some(probes),
+                    pins,
+                    adopted: None,
+                    file: Some(Arc::new(opened.file)),
+                    is_embedded: f.is_embedded,
+                })
             });
             let state = state.unwrap_or_else(State::Refused);
             let entry = Entry { library: f.library, state, users: BTreeSet::new(), unused_since_ns: 0 };
@@ -132,15 +156,20 @@ impl Libraries {
     }
 
     /// Detaches a file that was overwritten since an earlier agent attached it, so that it is attached again.
-    fn verify(&mut self, pid: u32, mapping: &Mapping) {
-        let Some(Entry { state: State::Attached { adopted, .. }, .. }) = self.entries.get_mut(&mapping.file)
+    fn verify(&mut self, pid: u32, found: &FoundLibrary<'_>) {
+        let key = &found.mapping.file;
+        let Some(Entry { state: State::Attached { adopted, file, is_embedded, .. }, .. }) =
+            self.entries.get_mut(key)
         else {
             return;
         };
         let Some(before) = *adopted else { return };
-        match open(pid, mapping).and_then(|(file, _)| Stamp::of(&file).map_err(|e| e.to_string())) {
-            Ok(now) if now != before => drop(self.entries.remove(&mapping.file).map(Entry::detach)),
-            Ok(_) => *adopted = None,
+        let opened = open(pid, found.mapping).map(|(file, _)| file);
+        match opened.and_then(|file| Ok((Stamp::of(&file).map_err(|e| e.to_string())?, file))) {
+            Ok((now, _)) if now != before => drop(self.entries.remove(key).map(Entry::detach)),
+            Ok((_, same)) => {
+                (*adopted, *file, *is_embedded) = (None, Some(Arc::new(same)), found.is_embedded);
+            }
             // The process has ended, or cannot be read: the next one that maps the file decides.
             Err(_) => {}
         }
@@ -151,6 +180,54 @@ impl Libraries {
         match self.entries.get(file)?.state {
             State::Attached { armed_ns, .. } => Some(armed_ns),
             State::Refused(_) => None,
+        }
+    }
+
+    /// Returns the processes that map a file; `None` if it is not attached.
+    pub fn users(&self, file: &FileKey) -> Option<&BTreeSet<u32>> {
+        self.entries.get(file).map(|entry| &entry.users)
+    }
+
+    /// Returns the attached files that a process maps.
+    pub fn files_of(&self, pid: u32) -> impl Iterator<Item = FileKey> + '_ {
+        self.entries.iter().filter(move |(_, entry)| entry.users.contains(&pid)).map(|(key, _)| *key)
+    }
+
+    /// Takes the links of a file that can be replaced by those of single processes, if it has any, with the file and its
+    /// functions. Until they are put back, a later agent does not adopt the file: it would miss its launches.
+    pub fn take_thinnable(&mut self, key: &FileKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
+        let Entry { library, state, .. } = self.entries.get_mut(key)?;
+        let State::Attached { probes, pins, file, is_embedded, .. } = state else { return None };
+        let file = Arc::clone(file.as_ref()?);
+        let mut links = match probes {
+            Some(probes) => probes.take_thinnable()?,
+            None => Links::pinned(pins.as_ref()?)?,
+        };
+        if let Some(pins) = pins {
+            *pins = PinnedFiles::suspend(pins);
+            links.set_pins(pins);
+        }
+        let functions = attach_points(*library, *is_embedded);
+        let points =
+            file.try_clone().ok().and_then(|read| elf::find(read, functions).ok()).unwrap_or_default();
+        Some((links, file, points.points))
+    }
+
+    /// Puts links for every process back. Returns them if the file is no longer attached.
+    pub fn put_thinnable(&mut self, file: &FileKey, links: Links) -> Option<Links> {
+        let Some(State::Attached { probes, pins, .. }) =
+            self.entries.get_mut(file).map(|entry| &mut entry.state)
+        else {
+            return Some(links);
+        };
+        if let Some(pins) = pins
+            && links.pin_thinnable(pins).is_ok()
+        {
+            *pins = PinnedFiles::resume(pins);
+        }
+        match probes.get_or_insert_with(|| Attached::Multi(Box::default())) {
+            Attached::Multi(all) => all.thinnable.replace(links),
+            Attached::Other(_) => Some(links),
         }
     }
 
@@ -233,6 +310,7 @@ pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
 
 /// A library file and its functions.
 struct Opened {
+    file: File,
     path: PathBuf,
     symbols: FoundSymbols,
     stamp: Stamp,
@@ -248,9 +326,10 @@ fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
     let (file, path) = open(pid, found.mapping)?;
     let stamp = Stamp::of(&file).map_err(|e| e.to_string())?;
     let wanted = attach_points(found.library, found.is_embedded);
-    let symbols = elf::find(file, wanted).map_err(|e| e.to_string())?;
+    let read = file.try_clone().map_err(|e| e.to_string())?;
+    let symbols = elf::find(read, wanted).map_err(|e| e.to_string())?;
     if symbols.points.is_empty() {
         return Err("the file exports none of the probed functions".to_owned());
     }
-    Ok(Opened { path, symbols, stamp })
+    Ok(Opened { file, path, symbols, stamp })
 }

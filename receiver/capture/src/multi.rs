@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::maps::Map;
@@ -18,23 +19,23 @@ use probe_abi::{Action, Cookie};
 
 use crate::CaptureError;
 use crate::attach::{Point, ProbedFile, Stage, in_stages};
+use crate::budget::{ClassSet, ProbeClass};
 use crate::kernel::chain;
 use crate::objects::OBJECT;
 use crate::sys::{self, End};
 
 /// The probe programs, loaded for uprobe_multi.
 pub struct Multi {
-    enter: OwnedFd,
-    leave: OwnedFd,
-    args_enter: OwnedFd,
-    args_leave: OwnedFd,
+    enter: Arc<OwnedFd>,
+    leave: Arc<OwnedFd>,
+    args_enter: Arc<OwnedFd>,
+    args_leave: Arc<OwnedFd>,
     /// Relocated instructions of the programs for frequent calls; they refer to maps by file descriptor.
     frequent: [Vec<bpf_insn>; 3],
-    /// The file descriptors of the maps.
-    #[expect(dead_code, reason = "kept open for as long as programs may be loaded")]
-    maps: Vec<OwnedFd>,
+    /// The file descriptors of the maps, which programs that are loaded later refer to.
+    maps: HashMap<String, OwnedFd>,
     /// The programs loaded for frequent calls, by cookie; at most one for each such row and its per-thread twin.
-    loaded: BTreeMap<(Frequent, u64), OwnedFd>,
+    loaded: BTreeMap<(Frequent, u64), Arc<OwnedFd>>,
 }
 
 /// A program into which the cookie is embedded.
@@ -84,11 +85,12 @@ impl Program {
     }
 }
 
-/// Returns the programs of a stage, each with the offset and cookie of its functions.
-fn programs(stage: Stage, points: &[Point]) -> BTreeMap<Program, Vec<(u64, u64)>> {
-    let mut programs: BTreeMap<Program, Vec<(u64, u64)>> = BTreeMap::new();
+/// Returns the programs of a stage, each with the offset and cookie of its functions, which are of one class.
+fn programs(stage: Stage, points: &[Point]) -> BTreeMap<(ProbeClass, Program), Vec<(u64, u64)>> {
+    let mut programs: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
     for point in stage.points(points) {
-        programs.entry(Program::of(stage, point.cookie)).or_default().push((point.offset, point.cookie.0));
+        let key = (ProbeClass::of_row(point.cookie.id()), Program::of(stage, point.cookie));
+        programs.entry(key).or_default().push((point.offset, point.cookie.0));
     }
     programs
 }
@@ -110,8 +112,9 @@ impl Multi {
             .filter_map(|(name, map)| Some((name.as_str(), raw(descriptors.get(name.as_str())?), map)));
         object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
         object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
-        let load = |name: &str| -> Result<OwnedFd, CaptureError> {
-            sys::load(name, instructions(&object, name)?).map_err(|e| failed(e.to_string()))
+        let load = |name: &str| -> Result<Arc<OwnedFd>, CaptureError> {
+            let program = sys::load(name, instructions(&object, name)?);
+            program.map(Arc::new).map_err(|e| failed(e.to_string()))
         };
         let mut frequent = <[Vec<bpf_insn>; 3]>::default();
         for (program, into) in Frequent::ALL.into_iter().zip(&mut frequent) {
@@ -119,29 +122,45 @@ impl Multi {
         }
         let (enter, leave) = (load("enter")?, load("leave")?);
         let (args_enter, args_leave) = (load("args_enter")?, load("args_leave")?);
-        let maps = descriptors.into_values().collect();
+        let maps = descriptors.into_iter().map(|(name, fd)| (name.to_owned(), fd)).collect();
         Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded: BTreeMap::new() })
     }
 
     /// Attaches to functions of files, in stages. Dropping the links detaches the probes. Programs are loaded before,
     /// so that little time passes between two stages.
-    pub fn link_all(&mut self, files: &[ProbedFile<'_>]) -> Vec<io::Result<Links>> {
+    pub fn link_all(&mut self, files: &[ProbedFile<'_>]) -> Vec<io::Result<FileLinks>> {
         let needed = |stage: Stage| files.iter().flat_map(move |f| programs(stage, f.points).into_keys());
         // A program that cannot be loaded is refused again when it is linked, with the file that needs it.
-        Stage::ALL.into_iter().flat_map(needed).for_each(|program| drop(self.program(program)));
-        in_stages(files, |stage, file, links: &mut Links| {
-            let (end, into) = match stage {
-                Stage::Return => (End::Return, &mut links.returns),
-                _ => (End::Entry, &mut links.entries),
-            };
-            for (program, points) in programs(stage, file.points) {
-                into.push(sys::link(self.program(program)?, file.path, &points, end)?);
+        Stage::ALL.into_iter().flat_map(needed).for_each(|(_, program)| drop(self.program(program)));
+        in_stages(files, |stage, file, links: &mut FileLinks| {
+            for ((class, program), points) in programs(stage, file.points) {
+                let link = sys::link(self.program(program)?, file.path, &points, stage.end(), ALL_PROCESSES)?;
+                links.of(class).add(stage.end(), link);
             }
             Ok(())
         })
     }
 
-    fn program(&mut self, program: Program) -> io::Result<&OwnedFd> {
+    /// Returns another file descriptor of a map.
+    pub fn map(&self, name: &str) -> Option<OwnedFd> {
+        self.maps.get(name)?.try_clone().ok()
+    }
+
+    /// Returns how the functions of the classes that can be thinned are linked, in the order of the stages.
+    pub fn thinnable(&mut self, points: &[Point]) -> io::Result<Vec<LinkPlan>> {
+        let mut plans = Vec::new();
+        for stage in Stage::ALL {
+            for ((class, program), points) in programs(stage, points) {
+                if class != ProbeClass::Essential {
+                    let program = Arc::clone(self.program(program)?);
+                    plans.push(LinkPlan { class, program, points, end: stage.end() });
+                }
+            }
+        }
+        Ok(plans)
+    }
+
+    fn program(&mut self, program: Program) -> io::Result<&Arc<OwnedFd>> {
         match program {
             Program::Enter => Ok(&self.enter),
             Program::Leave => Ok(&self.leave),
@@ -152,38 +171,137 @@ impl Multi {
     }
 
     /// Returns the program with this cookie embedded, and loads it on first use.
-    fn with_cookie(&mut self, program: Frequent, cookie: Cookie) -> io::Result<&OwnedFd> {
+    fn with_cookie(&mut self, program: Frequent, cookie: Cookie) -> io::Result<&Arc<OwnedFd>> {
         let key = (program, cookie.0);
         if !self.loaded.contains_key(&key) {
             let mut instructions = self.frequent[program as usize].clone();
             if let Some(constant) = cookie.as_constant() {
                 embed_cookie(&mut instructions, constant);
             }
-            self.loaded.insert(key, sys::load(program.name(), &instructions)?);
+            self.loaded.insert(key, Arc::new(sys::load(program.name(), &instructions)?));
         }
         self.loaded.get(&key).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// The links of one file. Entries are detached first, so that every entry that is probed has a probed return.
+/// The `pid` of a link for every process that maps the file.
+pub const ALL_PROCESSES: u32 = 0;
+
+/// A link that can be made at any time: a program and its functions, of one class.
+pub struct LinkPlan {
+    class: ProbeClass,
+    program: Arc<OwnedFd>,
+    points: Vec<(u64, u64)>,
+    end: End,
+}
+
+impl LinkPlan {
+    /// Links the functions of these classes in a file, for one process or [`ALL_PROCESSES`].
+    pub fn link(plans: &[LinkPlan], classes: ClassSet, path: &Path, pid: u32) -> io::Result<Links> {
+        let mut links = Links::default();
+        for plan in plans.iter().filter(|plan| classes.contains(plan.class)) {
+            links.add(plan.end, sys::link(&plan.program, path, &plan.points, plan.end, pid)?);
+        }
+        Ok(links)
+    }
+}
+
+/// The links of one file: those that stay as long as the file is attached, and those of the classes that can be thinned.
+#[derive(Default)]
+pub struct FileLinks {
+    /// The links that stay.
+    pub essential: Links,
+    /// The links of the other classes, unless links of single processes replace them.
+    pub thinnable: Option<Links>,
+}
+
+impl FileLinks {
+    fn of(&mut self, class: ProbeClass) -> &mut Links {
+        match class {
+            ProbeClass::Essential => &mut self.essential,
+            _ => self.thinnable.get_or_insert_default(),
+        }
+    }
+
+    /// Pins all links in a directory: entries as `e0`, `e1`, …, returns as `r0`, `r1`, …, and thinnable ones as `te0`, ….
+    pub fn pin(&self, dir: &Path) -> io::Result<()> {
+        self.essential.pin(dir, "")?;
+        self.thinnable.iter().try_for_each(|links| links.pin(dir, THINNABLE))
+    }
+}
+
+/// Links of functions. Entries are detached first, so that every entry that is probed has a probed return.
 #[derive(Default)]
 pub struct Links {
     entries: Vec<OwnedFd>,
     returns: Vec<OwnedFd>,
+    /// Where the links are pinned.
+    pins: Vec<(End, PathBuf)>,
 }
 
+/// The beginning of the names of pinned links that can be thinned.
+const THINNABLE: &str = "t";
+
 impl Links {
-    /// Pins all links in a directory: entries as `e0`, `e1`, …, returns as `r0`, `r1`, ….
-    pub fn pin(&self, dir: &Path) -> io::Result<()> {
+    /// Returns the thinnable links that an earlier agent pinned in a directory, if there are any.
+    pub fn pinned(dir: &Path) -> Option<Links> {
+        let mut links = Links::default();
+        links.set_pins(dir);
+        (!links.pins.is_empty()).then_some(links)
+    }
+
+    /// Sets the directory in which the links are pinned.
+    pub fn set_pins(&mut self, dir: &Path) {
+        let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        self.pins = names.filter_map(|path| Some((thinnable_end(&path)?, path))).collect();
+    }
+
+    /// Pins thinnable links in a directory.
+    pub fn pin_thinnable(&self, dir: &Path) -> io::Result<()> {
+        self.pin(dir, THINNABLE)
+    }
+
+    fn pin(&self, dir: &Path, prefix: &str) -> io::Result<()> {
         for (kind, links) in [("e", &self.entries), ("r", &self.returns)] {
             for (at, link) in links.iter().enumerate() {
-                sys::pin(link, &dir.join(format!("{kind}{at}")))?;
+                sys::pin(link, &dir.join(format!("{prefix}{kind}{at}")))?;
             }
         }
         Ok(())
     }
+
+    fn add(&mut self, end: End, link: OwnedFd) {
+        match end {
+            End::Entry => self.entries.push(link),
+            End::Return => self.returns.push(link),
+        }
+    }
+
+    /// Adds the links of `other`.
+    pub fn append(&mut self, mut other: Links) {
+        self.entries.append(&mut other.entries);
+        self.returns.append(&mut other.returns);
+        self.pins.append(&mut other.pins);
+    }
+
+    /// Detaches the probes, also those that are pinned.
+    pub fn detach(mut self) {
+        for (end, links) in [(End::Entry, &mut self.entries), (End::Return, &mut self.returns)] {
+            for (_, pin) in self.pins.iter().filter(|(of, _)| *of == end) {
+                // A pin that is gone was removed with its directory.
+                let _ = std::fs::remove_file(pin);
+            }
+            close_in_parallel(links);
+        }
+    }
 }
 
+fn thinnable_end(pin: &Path) -> Option<End> {
+    let name = pin.file_name()?.to_str()?.strip_prefix(THINNABLE)?;
+    Some(if name.starts_with('r') { End::Return } else { End::Entry })
+}
+
+/// Closes the links, whose probes stay attached if they are pinned.
 impl Drop for Links {
     fn drop(&mut self) {
         close_in_parallel(&mut self.entries);

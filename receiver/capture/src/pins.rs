@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 use event::ProcessInfo;
 
+use crate::cost::Calibration;
 use crate::kernel::{Kernel, Load, MapSizes};
 use crate::objects::OBJECT;
 use crate::settings::{PinSettings, Settings};
@@ -122,8 +123,14 @@ fn create(settings: &Settings, dir: &Path) -> Result<(Kernel, Stored), CaptureEr
     }
     let mut kernel = Kernel::load_as(&settings.sizes, settings.trace_all, Load::Pinned(dir))?;
     let attach = attach::best(&mut kernel);
-    let run_cost_ns = cost::hit_cost_ns(&mut kernel, attach.as_ref());
-    let mut progress = Progress { since_unix_ns: unix_ns(), run_cost_ns, ..Progress::default() };
+    let Calibration { costs, links_processes } = cost::calibrate(&mut kernel, attach.as_ref());
+    let mut progress = Progress {
+        since_unix_ns: unix_ns(),
+        launch_cost_ns: costs.launch_ns,
+        timed_cost_ns: costs.timed_ns,
+        links_processes: links_processes.into(),
+        ..Progress::default()
+    };
     // The record of this process, which the next agent must not take for a traced one.
     while kernel.ring.next().is_some() {
         progress.received += 1;

@@ -9,7 +9,7 @@ use probe_abi::detail::Detail;
 use crate::kernel::MapSizes;
 
 /// The processes to trace, the events to record, and the sizes of the maps.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Trace every process that calls a probed function.
     pub trace_all: bool,
@@ -24,6 +24,9 @@ pub struct Settings {
     pub contexts: bool,
     /// Interval of [`Event::Operation`](event::Event::Operation) and [`Event::Account`](event::Event::Account), ns.
     pub totals_every_ns: u64,
+    /// Share of its time that a traced thread may spend in probes before they are attached for a part of the time only;
+    /// `None` for any.
+    pub overhead_budget: Option<f64>,
     /// Time that a library stays attached after its last process, ns.
     pub linger_ns: u64,
     /// Sizes of the kernel's maps.
@@ -59,6 +62,7 @@ impl Default for Settings {
             detail: Detail::NONE,
             contexts: true,
             totals_every_ns: 10_000_000_000,
+            overhead_budget: None,
             linger_ns: 60_000_000_000,
             sizes: MapSizes::default(),
             pin: None,

@@ -1,5 +1,6 @@
 //! The bpf(2) commands that aya does not support yet: loading a program for uprobe_multi, linking it to many functions
-//! of a file at once (Linux 6.6, `union bpf_attr` in include/uapi/linux/bpf.h), and pinning that link.
+//! of a file at once (Linux 6.6, `union bpf_attr` in include/uapi/linux/bpf.h), and pinning that link. And one for
+//! threads that have no access to aya's maps: reading an entry.
 //!
 //! One link for a library attaches in milliseconds and, unlike two hundred perf events, detaches equally fast.
 
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use aya_obj::generated::bpf_insn;
 
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_LINK_CREATE: libc::c_long = 28;
@@ -30,6 +32,16 @@ pub enum End {
     Entry,
     /// After it returned.
     Return,
+}
+
+/// `union bpf_attr`, the part of BPF_MAP_LOOKUP_ELEM.
+#[repr(C)]
+struct MapLookup {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 /// `union bpf_attr`, the part of BPF_PROG_LOAD that is used.
@@ -91,6 +103,24 @@ fn bpf<T>(number: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// Reads the entry of a map for `key` into `value`, which must have the sizes of the map. Returns whether there is one.
+pub fn lookup<const KEY: usize, const WORDS: usize>(
+    map: &OwnedFd,
+    key: [u8; KEY],
+    value: &mut [u64; WORDS],
+) -> bool {
+    let attr = MapLookup {
+        map_fd: map.as_raw_fd() as u32,
+        pad: 0,
+        key: key.as_ptr() as u64,
+        value: value.as_mut_ptr() as u64,
+        flags: 0,
+    };
+    // SAFETY: `attr` is a live struct of the given size; the kernel reads and writes as many bytes as the map's keys and
+    // values have, which the caller ensures are `KEY` and `8 * WORDS`.
+    unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_ELEM, &raw const attr, size_of::<MapLookup>()) == 0 }
+}
+
 /// Loads a program that can be linked by [`link`]. The error contains the end of the verifier log.
 ///
 /// The program is loaded as sleepable although it never sleeps: the kernel needs two more calls per hit for others.
@@ -127,8 +157,15 @@ fn tail(log: &[u8]) -> String {
     lines[lines.len().saturating_sub(12)..].join("; ")
 }
 
-/// Links `program` to the functions of the file at `path` that begin at the given offsets, each with a cookie.
-pub fn link(program: &OwnedFd, path: &Path, points: &[(u64, u64)], end: End) -> io::Result<OwnedFd> {
+/// Links `program` to the functions of the file at `path` that begin at the given offsets, each with a cookie. The link is
+/// of one process, or of every process that maps the file if `pid` is 0: no other process has a breakpoint for it.
+pub fn link(
+    program: &OwnedFd,
+    path: &Path,
+    points: &[(u64, u64)],
+    end: End,
+    pid: u32,
+) -> io::Result<OwnedFd> {
     let path = c_string(path.as_os_str())?;
     let offsets: Vec<u64> = points.iter().map(|(offset, _)| *offset).collect();
     let cookies: Vec<u64> = points.iter().map(|(_, cookie)| *cookie).collect();
@@ -140,6 +177,7 @@ pub fn link(program: &OwnedFd, path: &Path, points: &[(u64, u64)], end: End) -> 
         cookies: cookies.as_ptr() as u64,
         cnt: points.len() as u32,
         multi_flags: if end == End::Return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
+        pid,
         ..LinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &attr)

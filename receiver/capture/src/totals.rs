@@ -3,18 +3,21 @@
 //! Figures of processes that ended are added to one [`Share`], so that the account stays exact after their map entries
 //! are removed.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use event::{Account, Event, OperationTotal, ProcessId};
 use probe_abi::PROBES;
-use probe_abi::counters::Counters;
+use probe_abi::counters::{Counters, SelfCounter};
 use probe_abi::histogram::Durations;
 use probe_abi::hot::{HotDurations, HotProcess};
-use probe_abi::record::{OperationKey, ProcessFold};
+use probe_abi::record::{OperationKey, ProcessFold, ROWS};
 use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
 
 use crate::kernel::{COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, PROCESS_WORDS, Words};
+use crate::multi::Multi;
+use crate::sys;
 
 /// The counters of one process for the check that every hit has a fate.
 #[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
@@ -67,6 +70,39 @@ impl Fold {
             folded: folded.map(|n| n.load(Relaxed)).sum(),
         }
     }
+}
+
+/// Hits of a process by row.
+pub type RowCalls = [u64; ROWS];
+
+/// Reads the hits of processes, in any thread.
+pub struct CallReader {
+    processes: OwnedFd,
+    hot_processes: OwnedFd,
+}
+
+impl CallReader {
+    /// Creates a reader of the maps that `multi` refers to.
+    pub fn new(multi: &Multi) -> Option<CallReader> {
+        Some(CallReader { processes: multi.map("PROCESSES")?, hot_processes: multi.map("HOT_PROCESSES")? })
+    }
+
+    /// Returns the hits of a process; `None` if it has none.
+    pub fn calls(&self, pid: u32) -> Option<Box<RowCalls>> {
+        let (mut fold, mut hot) = ([0; PROCESS_WORDS], [0; HOT_PROCESS_WORDS]);
+        let is_known = sys::lookup(&self.processes, pid.to_ne_bytes(), &mut fold);
+        sys::lookup(&self.hot_processes, HotProcess::slot(pid).to_ne_bytes(), &mut hot);
+        let fold = Fold {
+            fold: transmute!(fold),
+            hot: Some(transmute!(hot)).filter(|hot: &HotProcess| hot.is_of(pid)),
+        };
+        is_known.then(|| Box::new(std::array::from_fn(|row| fold.calls(row as u16))))
+    }
+}
+
+/// Returns the number of driver calls that runtimes made themselves.
+pub fn suppressed(kernel: &Kernel) -> u64 {
+    counters(kernel).other[SelfCounter::Suppressed as usize].load(Relaxed)
 }
 
 /// Appends the totals of each function that the process called. Returns its share of the account.

@@ -12,6 +12,7 @@
 //! | `recording` | events | bytes, and back |
 
 mod call_args;
+mod class;
 mod context;
 pub mod decode;
 mod exit;
@@ -22,6 +23,7 @@ pub use context::TraceContext;
 pub use exit::ExitStatus;
 
 pub use call_args::CallArgs;
+pub use class::{CLASSES, ClassSet, ProbeClass};
 pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
@@ -67,6 +69,8 @@ pub enum Event {
     Clocks(Clocks),
     /// Totals of a function in a process since the process was first seen.
     Operation(Box<OperationTotal>),
+    /// The cost of the probes to a process.
+    Overhead(Box<Overhead>),
     /// The account of the probes since they were attached.
     Account(Box<Account>),
     /// Records or calls were dropped since the last event with this reason.
@@ -153,6 +157,23 @@ pub struct OperationTotal {
     pub zero_count: u64,
     /// Non-empty buckets, sorted: OTLP index at [`probe_abi::histogram::SCALE`], count.
     pub buckets: Vec<(i32, u64)>,
+    /// Estimated number of calls that were not observed, because the probe was detached for a part of the time. `calls`
+    /// does not contain them.
+    pub unobserved: u64,
+}
+
+/// The cost of the probes to a process, and what was given up to hold the overhead budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overhead {
+    /// When it was determined.
+    pub at_ns: u64,
+    /// Identity of the process.
+    pub process: ProcessId,
+    /// Largest share of its time that a thread may have spent in probes, in the last second: all calls of the process are
+    /// taken for those of one thread.
+    pub share: f64,
+    /// Share of the time for which the probes of the classes in [`ProbeClass::THINNABLE`] are attached.
+    pub attached: [f64; ProbeClass::THINNABLE.len()],
 }
 
 impl OperationTotal {
@@ -254,6 +275,7 @@ impl Event {
             Event::Device(d) => Some(d.at_ns),
             Event::Clocks(c) => Some(c.to_ns),
             Event::Operation(o) => Some(o.at_ns),
+            Event::Overhead(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
         }
     }

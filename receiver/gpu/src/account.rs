@@ -66,6 +66,8 @@ pub(crate) struct SuppressedCounts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) processes: usize,
+    /// Processes whose probes are attached for a part of the time only.
+    pub(crate) thinned: usize,
     pub(crate) overflowing: u64,
     pub(crate) tally: StepTally,
     /// Counters of collectives, and the number of outstanding operations.
@@ -109,7 +111,8 @@ impl Account {
         let tally = &state.tally;
         let (of_collectives, outstanding) = state.collectives.unwrap_or_default();
         let evicted = evicted(tally, &of_collectives);
-        let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
+        let [thinned, tracked] =
+            [state.thinned, state.processes].map(|n| alone(u64::try_from(n).unwrap_or(u64::MAX)));
         vec![
             sums(metric::WARPTAP_ALLOCATION_LOGS_SUPPRESSED, window, alone(self.suppressed_failures)),
             sums(metric::WARPTAP_ALLOCATION_UNKNOWN_FREES, window, alone(self.unknown_frees)),
@@ -124,6 +127,7 @@ impl Account {
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
             sums(metric::WARPTAP_PERSISTENCE_DROPPED, window, drops),
             sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
+            gauges(metric::WARPTAP_PROCESS_THINNED, window, thinned),
             gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
             sums(metric::WARPTAP_SEGMENT_UNARMED, window, alone(tally.unarmed)),
             sums(metric::WARPTAP_SEGMENT_UNASSIGNED, window, alone(tally.leftover)),

@@ -115,6 +115,11 @@ impl Analyzer {
                     traced.operation(total);
                 }
             }
+            Event::Overhead(overhead) => {
+                if let Some(traced) = self.traced(overhead.process, sink) {
+                    traced.overhead.replace(overhead);
+                }
+            }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
             Event::CallArgs(args) => self.call_args(args, sink),

@@ -2,6 +2,7 @@
 
 mod hardware;
 mod nccl;
+mod overhead;
 mod phases;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use steps::{BaselineSettings, Rules};
 
 pub use self::hardware::HardwareConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
+pub use self::overhead::OverheadConfig;
 pub use self::phases::{
     BaselineKeyConfig, BaselinesConfig, ClassifierConfig, OutliersConfig, PhasesConfig, RulesConfig,
     TraceContextConfig,
@@ -53,6 +55,8 @@ config::section! {
         pub capture: CaptureConfig,
         /// Probes that stay attached while the collector restarts.
         pub pin: PinConfig,
+        /// What probes may cost the processes that they are in.
+        pub overhead: OverheadConfig,
         /// Largest number of processes with series of their own.
         pub processes_max: usize = Settings::default().processes_max => in 1..,
         /// Id of the extension that persists state across restarts: outstanding collectives of communicators, and
@@ -192,6 +196,7 @@ impl Config {
             collectives: self.nccl.enabled,
             totals_every_ns: self.collection_interval.nanoseconds(),
             linger_ns: self.capture.linger.nanoseconds(),
+            overhead_budget: self.overhead.share(),
             detail: Detail::one_of(self.detail.healthy),
             contexts: self.outliers.trace_context != TraceContextConfig::None,
             ..capture::Settings::default()
@@ -267,6 +272,14 @@ mod tests {
     }
 
     #[test]
+    fn budget_of_all_time_is_none() {
+        let budget = |json| read(json).unwrap().capture().overhead_budget;
+        let budgets = [budget("{}"), budget(r#"{"overhead": {"budget": "0.5%"}}"#)];
+        assert_eq!(budgets, [Some(0.01), Some(0.005)]);
+        assert_eq!(budget(r#"{"overhead": {"budget": "100%"}}"#), None);
+    }
+
+    #[test]
     fn nccl_is_not_probed_when_disabled() {
         let probes = |json| read(json).unwrap().capture().collectives;
         assert_eq!([probes("{}"), probes(r#"{"nccl": {"enabled": false}}"#)], [true, false]);
@@ -302,6 +315,11 @@ mod tests {
                 "hardware::amdsmi_library: \"\": expected the name or path of a library",
             ),
             (r#"{"capture": {"pids": [1]}}"#, "capture::pids: 1 processes are named and trace_all is true"),
+            (
+                r#"{"overhead": {"budget": "0%"}}"#,
+                "overhead::budget: 0% is out of range: expected 0.1% to 100%",
+            ),
+            (r#"{"overhead": {"budget": "1"}}"#, "\"1\": expected a percentage such as 1%"),
             (r#"{"storage": "file storage"}"#, "storage: "),
             (
                 r#"{"storage": "file_storage", "source": {"recording": "x"}}"#,

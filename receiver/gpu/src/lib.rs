@@ -21,6 +21,7 @@ mod meters;
 mod model;
 mod operations;
 mod outlier;
+mod overhead;
 mod persistence;
 mod points;
 mod receiver;
@@ -29,8 +30,8 @@ mod source;
 mod traced;
 
 pub use self::config::{
-    CaptureConfig, ClassifierConfig, Config, DetailConfig, NcclConfig, OutliersConfig, PhasesConfig,
-    RulesConfig, SourceConfig, StragglersConfig, TracesConfig,
+    CaptureConfig, ClassifierConfig, Config, DetailConfig, NcclConfig, OutliersConfig, OverheadConfig,
+    PhasesConfig, RulesConfig, SourceConfig, StragglersConfig, TracesConfig,
 };
 pub use analyzer::{Analyzer, Found, Look, Settings};
 pub use collectives::CollectiveSettings;

@@ -24,6 +24,8 @@ const WAITING_MAX: usize = 1024;
 #[derive(Debug, Default)]
 struct Operation {
     calls: u64,
+    /// Estimated calls that were not observed.
+    unobserved: u64,
     returned: u64,
     all: Durations,
     read_at_ns: u64,
@@ -52,6 +54,7 @@ impl Operations {
     pub(crate) fn replace(&mut self, total: &OperationTotal) {
         let operation = self.rows.entry(total.row).or_default();
         operation.calls = operation.calls.max(total.calls);
+        operation.unobserved = operation.unobserved.max(total.unobserved);
         operation.returned = operation.returned.max(total.returned);
         operation.read_at_ns = operation.read_at_ns.max(total.at_ns);
         operation.all.sum_ns = total.sum_ns;
@@ -77,6 +80,7 @@ impl Operations {
         let launches = |action| launches(&known, action);
         let made = [
             (metric::GPU_CUDA_OPERATION_COUNT, counts(&known)),
+            (metric::GPU_CUDA_OPERATION_ESTIMATED, estimated(&known)),
             (metric::GPU_CUDA_KERNEL_LAUNCH_CALLS, launches(Action::Launch)),
             (metric::GPU_CUDA_GRAPH_LAUNCH_CALLS, launches(Action::GraphLaunch)),
         ];
@@ -144,6 +148,7 @@ fn counts(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Value)> {
     for (row, operation) in known {
         // Timed calls are counted on return; otherwise a failed call would be counted twice until then.
         let all = if row.is_timed() { operation.returned } else { operation.calls };
+        let all = all.saturating_add(operation.unobserved);
         let succeeded = all.saturating_sub(operation.failed_count());
         points.push((attributes(row, None), points::count(succeeded)));
         for (error, failed) in &operation.failed {
@@ -151,6 +156,12 @@ fn counts(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Value)> {
         }
     }
     points
+}
+
+/// Returns the estimated calls of the functions that have any.
+fn estimated(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Value)> {
+    let thinned = known.iter().filter(|(_, operation)| operation.unobserved > 0);
+    thinned.map(|(row, operation)| (attributes(row, None), points::count(operation.unobserved))).collect()
 }
 
 fn durations(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Durations)> {
@@ -168,7 +179,7 @@ fn launches(known: &[(&Probe, &Operation)], action: Action) -> Vec<(Vec<KeyValue
     let mut calls: BTreeMap<value::GpuApiVendor, u64> = BTreeMap::new();
     for (row, operation) in known.iter().filter(|(row, _)| row.action == action) {
         let sum = calls.entry(vendor(row)).or_default();
-        *sum = sum.saturating_add(operation.calls);
+        *sum = sum.saturating_add(operation.calls).saturating_add(operation.unobserved);
     }
     let point = |(vendor, calls): (value::GpuApiVendor, u64)| {
         (vec![text(attribute::GPU_API_VENDOR, vendor.as_str())], points::count(calls))

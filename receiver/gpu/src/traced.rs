@@ -26,6 +26,7 @@ use crate::meters::Meters;
 use crate::model;
 use crate::operations::{Operations, shown_vendor};
 use crate::outlier::{Inside, SpanIds};
+use crate::overhead::OverheadState;
 use crate::points::{seconds, text};
 
 /// Number of exemplars stored until the next collection. When full, the oldest is evicted.
@@ -74,6 +75,7 @@ pub(crate) struct Traced {
     pub(crate) calls: Calls,
     pub(crate) contexts: Contexts,
     pub(crate) relation: Relation,
+    pub(crate) overhead: OverheadState,
     operations: Operations,
     meters: Option<Meters>,
     ranks_max: usize,
@@ -114,6 +116,7 @@ impl Traced {
             calls: Calls::default(),
             contexts: Contexts::default(),
             relation: bounds.relation,
+            overhead: OverheadState::default(),
             operations: Operations::default(),
             meters: None,
             ranks_max: bounds.ranks,
@@ -276,6 +279,7 @@ impl Traced {
         let counted = self.operations.metrics(window);
         let counted_names: Vec<String> = counted.iter().map(|m| m.name.clone()).collect();
         metrics.extend(counted);
+        metrics.extend(self.overhead.metrics(window));
         let (of_collectives, is_last) =
             self.collectives.as_mut().map(|meters| meters.collect(window)).unwrap_or_default();
         metrics.extend(of_collectives);

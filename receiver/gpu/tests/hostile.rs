@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use event::{
-    Account, CallArgs, CallRecord, ClockOffsets, Event, ExitStatus, LauncherEnv, OperationTotal, ProcessId,
-    ProcessInfo, StepRecord, UnderWay,
+    Account, CallArgs, CallRecord, ClockOffsets, Event, ExitStatus, LauncherEnv, OperationTotal, Overhead,
+    ProcessId, ProcessInfo, StepRecord, UnderWay,
 };
 use gpu::Settings;
 use probe_abi::counters::DropReason;
@@ -96,6 +96,7 @@ fn total() -> impl Strategy<Value = Event> {
                 max_ns,
                 zero_count,
                 buckets,
+                unobserved: n[7],
             };
             Event::Operation(Box::new(total))
         },
@@ -131,6 +132,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => number().prop_map(|at_ns| Event::Tick { at_ns }),
         1 => (number(), number()).prop_map(|(at_ns, count)| {
             Event::Lost { at_ns, reason: DropReason::RingFull, count }
+        }),
+        1 => (process(), number(), any::<f64>()).prop_map(|(process, at_ns, share)| {
+            Event::Overhead(Box::new(Overhead { at_ns, process, share, attached: [share; 3] }))
         }),
         1 => proptest::collection::vec(number(), 8).prop_map(|n| {
             let account = Account { at_ns: n[0], hits: n[1], runs: n[2], run_cost_ns: n[3], ..Account::default() };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, events_until};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, ThrottleTime};
+use event::{Account, Clocks, Device, Event, ExitStatus, Overhead, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 use probe_abi::counters::DropReason;
 use probe_abi::record::CountParts;
@@ -42,6 +42,13 @@ fn everything() -> Vec<Event> {
     events.push(Event::Lost { at_ns, reason: DropReason::RingFull, count: 3 });
     let account = Account { at_ns, hits: 10, runs: 20, run_cost_ns: 500, ..Account::default() };
     events.push(Event::Account(Box::new(account)));
+    let mut overhead = Overhead { at_ns, share: 0.005, ..Overhead::default() };
+    for event in &mut events {
+        if let Event::Operation(total) = event {
+            (total.unobserved, overhead.process) = (3, total.process);
+        }
+    }
+    events.push(Event::Overhead(Box::new(overhead)));
     events
 }
 

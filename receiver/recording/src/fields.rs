@@ -1,8 +1,8 @@
 //! The fields of everything in a recording, in their order there: append, never insert.
 
 use event::{
-    Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, LauncherEnv, OperationTotal, ProcessId,
-    ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
+    Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, LauncherEnv, OperationTotal, Overhead,
+    ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::record::{CallRecord, CountParts, Header, StepRecord};
@@ -29,7 +29,10 @@ fields! {
     Device { at_ns, index, id, pci, processes }
     Clocks { from_ns, to_ns, device, throttled }
     ThrottleTime { reason, ns, is_counted as Wide }
-    OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
+    OperationTotal {
+        at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets, unobserved as Later
+    }
+    Overhead { at_ns, process, share, attached }
 }
 
 /// A field that is 0 in every recording: recordings are made without pins, so that nothing is counted from before.

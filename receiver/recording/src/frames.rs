@@ -24,6 +24,7 @@ pub(super) mod kind {
     pub(crate) const DEVICE: u16 = 28;
     pub(crate) const CLOCKS: u16 = 29;
     pub(crate) const CONTEXT: u16 = 30;
+    pub(crate) const OVERHEAD: u16 = 31;
 }
 
 /// Appends the fields of an event and returns its kind.
@@ -41,6 +42,7 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Device(device) => fields(kind::DEVICE, device.as_ref(), out),
         Event::Clocks(clocks) => fields(kind::CLOCKS, clocks, out),
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
+        Event::Overhead(overhead) => fields(kind::OVERHEAD, overhead.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
         Event::Tick { at_ns } => fields(kind::TICK, at_ns, out),
@@ -84,6 +86,7 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::DEVICE => Field::take(from).map(|device| Event::Device(Box::new(device))),
         kind::CLOCKS => Field::take(from).map(Event::Clocks),
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
+        kind::OVERHEAD => Field::take(from).map(|overhead| Event::Overhead(Box::new(overhead))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),
         kind::TICK => Field::take(from).map(|at_ns| Event::Tick { at_ns }),

@@ -14,7 +14,7 @@ use super::codec::{Encoder, Field as _};
 use super::frames::{self, kind};
 use super::*;
 use event::{
-    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, LauncherEnv, OperationTotal,
+    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, LauncherEnv, OperationTotal, Overhead,
     ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 
@@ -164,7 +164,7 @@ fn described() -> impl Strategy<Value = Event> {
 
 fn operation() -> impl Strategy<Value = Event> {
     let buckets = prop::collection::vec(any::<(i32, u64)>(), 0..160);
-    (process(), any::<u16>(), any::<[u64; 7]>(), buckets).prop_map(|(process, row, n, buckets)| {
+    (process(), any::<u16>(), any::<[u64; 8]>(), buckets).prop_map(|(process, row, n, buckets)| {
         Event::Operation(Box::new(OperationTotal {
             at_ns: n[0],
             process,
@@ -176,7 +176,15 @@ fn operation() -> impl Strategy<Value = Event> {
             max_ns: n[5],
             zero_count: n[6],
             buckets,
+            unobserved: n[7],
         }))
+    })
+}
+
+fn overhead() -> impl Strategy<Value = Event> {
+    (process(), any::<u64>(), 0.0..1.0f64, any::<[u16; 3]>()).prop_map(|(process, at_ns, share, attached)| {
+        let attached = attached.map(|part| 1.0 / f64::from(part));
+        Event::Overhead(Box::new(Overhead { at_ns, process, share, attached }))
     })
 }
 
@@ -222,6 +230,7 @@ fn event() -> impl Strategy<Value = Event> {
         clocks(),
         launcher(),
         operation(),
+        overhead(),
         account(),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
         any::<u64>().prop_map(|at_ns| Event::Tick { at_ns }),
@@ -292,13 +301,13 @@ fn uncommon() -> Vec<Event> {
 }
 
 #[test]
-fn bytes_stay_those_of_version_1_3() {
+fn bytes_stay_those_of_version_1_4() {
     let mut writer = Writer::begin(Vec::new(), &Info::default()).unwrap();
     let grows = |event: &&Event| matches!(event, Event::Step(_) | Event::Account(_));
     let (sample, uncommon) = (sample(), uncommon());
     sample.iter().chain(&uncommon).filter(|e| !grows(e)).for_each(|event| writer.write(event).unwrap());
     let bytes = writer.finish().unwrap();
-    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 3), 1118, 1_973_022_868));
+    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 4), 1126, 2_982_860_385));
     // Later versions append the counters that are new in them.
     let hash = |event: &Event, length: usize| {
         let mut out = Encoder::new(LIST_MAX);

@@ -51,7 +51,9 @@ impl Capture {
         }
         into.extend(unfinished);
         self.settle(process);
-        let share = self.operations(process, at_ns, into);
+        self.thinning.iter_mut().for_each(|thinning| thinning.end(pid, at_ns));
+        let share = self.estimated_operations(process, at_ns, into);
+        self.thinning.iter_mut().for_each(|thinning| thinning.remove(pid));
         self.store_ending(process, share);
         if totals::remove(&mut self.kernel, pid) {
             self.retired.add(share);

@@ -122,10 +122,36 @@ impl PinnedFiles {
         Ok(dir)
     }
 
+    /// Renames the directory of a file so that a later agent removes it instead of adopting the file. Returns its new name.
+    pub(crate) fn suspend(dir: &Path) -> PathBuf {
+        renamed(dir, |name| format!("{SUSPENDED}{name}"))
+    }
+
+    /// Lets a later agent adopt a file again.
+    pub(crate) fn resume(dir: &Path) -> PathBuf {
+        renamed(dir, |name| name.strip_prefix(SUSPENDED).unwrap_or(name).to_owned())
+    }
+
     /// Removes the pins of a file, whose probes are then detached unless this process holds them.
     pub(crate) fn release(dir: &Path) {
         if let Err(e) = remove(dir) {
             tracing::warn!(dir = %dir.display(), %e, "pinned probes cannot be removed");
+        }
+    }
+}
+
+/// Beginning of the names of directories that a later agent removes.
+const SUSPENDED: &str = "suspended_";
+
+/// Renames a directory. Returns the old name if that fails.
+fn renamed(dir: &Path, name: impl Fn(&str) -> String) -> PathBuf {
+    let Some(old) = dir.file_name().and_then(|name| name.to_str()) else { return dir.to_owned() };
+    let new = dir.with_file_name(name(old));
+    match std::fs::rename(dir, &new) {
+        Ok(()) => new,
+        Err(e) => {
+            tracing::warn!(dir = %dir.display(), %e, "pinned probes cannot be renamed");
+            dir.to_owned()
         }
     }
 }
@@ -144,7 +170,13 @@ mod tests {
             assert_eq!(name.parse(), Ok(file));
             assert!(!name.contains('.') && name.len() < 255, "bpffs reserves names with dots: {name}");
         }
-        for wrong in ["new", "cuda_1_2", "cublas_1_2_3_4_5_6_7_8_9", "cuda_1_2_x_4_5_6_7_8_9"] {
+        for wrong in [
+            "new",
+            "cuda_1_2",
+            "cublas_1_2_3_4_5_6_7_8_9",
+            "cuda_1_2_x_4_5_6_7_8_9",
+            "suspended_cuda_1_2_3_4_5_6_7_8_9",
+        ] {
             assert_eq!(wrong.parse::<AdoptedFile>(), Err(()), "{wrong}");
         }
     }

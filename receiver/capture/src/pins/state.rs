@@ -13,6 +13,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, transmute};
 use super::VERSION;
 use super::carried::{Carried, CarriedTotals};
 use super::description::Description;
+use crate::budget::HitCosts;
+use crate::cost::Calibration;
 use crate::kernel::Words;
 use crate::totals::Share;
 
@@ -43,8 +45,11 @@ pub(crate) struct Progress {
     pub(crate) since_unix_ns: u64,
     /// When records were last read, CLOCK_MONOTONIC ns.
     pub(crate) read_ns: u64,
-    /// Cost of a run of the programs, ns.
-    pub(crate) run_cost_ns: u64,
+    /// Cost of a launch and of a timed call, ns.
+    pub(crate) launch_cost_ns: u64,
+    pub(crate) timed_cost_ns: u64,
+    /// 1 if probes of a single process count all of its threads.
+    pub(crate) links_processes: u64,
     /// Records that were read.
     pub(crate) received: u64,
     /// Lost hits that were reported, by reason.
@@ -52,6 +57,14 @@ pub(crate) struct Progress {
     /// Share of the processes that ended.
     pub(crate) retired: Share,
     pub(crate) ending: Ending,
+}
+
+impl Progress {
+    /// Returns what was measured when the programs were loaded.
+    pub(crate) fn calibration(&self) -> Calibration {
+        let costs = HitCosts { launch_ns: self.launch_cost_ns, timed_ns: self.timed_cost_ns };
+        Calibration { costs, links_processes: self.links_processes == 1 }
+    }
 }
 
 const WORDS: usize = size_of::<Progress>() / 8;

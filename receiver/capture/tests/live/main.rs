@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a test")]
 
 mod account;
+mod budget;
 mod contexts;
 mod contexts_real;
 mod detail;
@@ -57,6 +58,11 @@ fn calling_process() {
         && let Some((library, log)) = arguments.split_once('\n')
     {
         nvidia::call_everything(library, log);
+    }
+    if let Ok(arguments) = std::env::var(budget::CALLER)
+        && let Some((stubs, state)) = arguments.split_once('\n')
+    {
+        budget::storm(stubs.as_ref(), state.as_ref());
     }
     if let Ok(arguments) = std::env::var(contexts::CALLER)
         && let Some((publisher, stubs)) = arguments.split_once('\n')

@@ -61,6 +61,7 @@ impl Analyzer {
         let window = TimeRange { start, time: self.clock.unix(at_ns).max(start) };
         let state = State {
             processes: self.processes.len(),
+            thinned: self.processes.values().filter(|traced| traced.overhead.is_thinned()).count(),
             overflowing,
             tally: self.engine.tally(),
             collectives: self.collectives.as_ref().map(Collectives::tally),

@@ -75,6 +75,7 @@ impl Bridge {
             | Event::Clocks(_)
             | Event::Context(_)
             | Event::Operation(_)
+            | Event::Overhead(_)
             | Event::Account(_) => {}
         }
     }
