@@ -1,5 +1,5 @@
 //! The demo as a program: it ends in time, observes its own processes only, and leaves nothing behind, even if it is
-//! killed. As root with real probes; elsewhere it replays recordings.
+//! killed. As root with real probes; elsewhere it replays recordings. `WARPTAP_DEMO_ROUNDS` repeats the runs.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,6 +21,13 @@ const SCENARIOS: [&str; 8] = [
 ];
 /// Time within which a killed demo's processes end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Time within which a short demo ends; most of it is for loading programs on a busy machine.
+const DEMO_MAX: Duration = Duration::from_secs(240);
+
+/// Returns how often each demo runs.
+fn rounds() -> usize {
+    std::env::var("WARPTAP_DEMO_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
+}
 
 /// Runs demos with a directory for temporary files of their own.
 struct Rig {
@@ -102,11 +109,18 @@ fn play(player: &mut Child) -> BufReader<ChildStdout> {
 fn every_scenario_ends_in_time_and_leaves_nothing() {
     let rig = Rig::new();
     for scenario in SCENARIOS {
-        let began = Instant::now();
-        let output = rig.demo(scenario, "0.5").output().unwrap();
-        assert!(output.status.success(), "{scenario}: {output:?}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{scenario}: {:?}", began.elapsed());
-        rig.check_nothing_is_left();
+        let mut slowest = Duration::ZERO;
+        for round in 0..rounds() {
+            let began = Instant::now();
+            // At its own deadline a demo fails. The end falls on another part of a step in each round.
+            let seconds = format!("{:.2}", 0.1 + round as f64 % 20.0 / 100.0);
+            let output = rig.demo(scenario, &seconds).output().unwrap();
+            assert!(output.status.success(), "{scenario}: {output:?}");
+            slowest = slowest.max(began.elapsed());
+            assert!(slowest < DEMO_MAX, "{scenario}: {slowest:?}");
+            rig.check_nothing_is_left();
+        }
+        println!("{scenario}: {} ended and left nothing, the slowest after {slowest:.1?}", rounds());
     }
 }
 
@@ -116,7 +130,7 @@ fn killed_demo_leaves_no_process_and_no_directory() {
     let rig = Rig::new();
     for scenario in ["gpu-steal", "late-rank"] {
         // Before, at and after the start of the player, and while it makes calls.
-        for after_ms in [0, 300, 600, 900, 1_500] {
+        for after_ms in [0, 300, 600, 900, 1_500].repeat(rounds()) {
             let mut demo = rig.demo(scenario, "30").spawn().unwrap();
             std::thread::sleep(Duration::from_millis(after_ms));
             demo.kill().unwrap();
