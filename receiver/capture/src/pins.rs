@@ -49,7 +49,7 @@ pub(crate) use state::{Ending, Progress};
 /// Name of a directory that is being filled.
 const NEW: &str = "new";
 /// Version of what this module stores. Change it when the meaning of stored values changes.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// The pinned objects of this agent.
 pub(crate) struct Pins {
