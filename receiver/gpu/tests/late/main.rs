@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, dead_code, reason = "a test")]
 
+mod restart;
 #[path = "../../../capture/tests/live/rig.rs"]
 mod rig;
 
@@ -174,14 +175,21 @@ fn check_round(round: u64, seed: u64) -> bool {
         return false;
     };
     let (reported, logs) = (Reported::of(&rig.events, &ranks), logs(&rig));
-    let mut differences = check_waits(&reported, &logs, began_ns);
-    check_steps(&reported, &logs);
+    let way = format!("attached after {after:?}{}", if to_all { " to all" } else { "" });
+    check_reported(&format!("round {round}, {way}"), &reported, &logs, began_ns);
+    check_sums(&reported, &ranks);
+    true
+}
+
+/// Checks all waits, steps and verdicts of a round.
+fn check_reported(round: &str, reported: &Reported, logs: &BTreeMap<u32, RankLog>, began_ns: u64) {
+    let mut differences = check_waits(reported, logs, began_ns);
+    check_steps(reported, logs);
     differences.sort_unstable();
     let over = differences.iter().filter(|ns| **ns > TOLERANCE_NS).count();
     let summary = format!(
-        "round {round}, attached after {after:?}{}: {} waits, {} steps, {} verdicts; differences of waits: median {} us, \
-         p99 {} us, max {} us, {over} over {} us",
-        if to_all { " to all" } else { "" },
+        "{round}: {} waits, {} steps, {} verdicts; differences of waits: median {} us, p99 {} us, max {} us, {over} over \
+         {} us",
         differences.len(),
         reported.steps.len(),
         reported.stragglers.len(),
@@ -196,8 +204,6 @@ fn check_round(round: u64, seed: u64) -> bool {
     for straggler in &reported.stragglers {
         assert_eq!(straggler.who.rank.value, Some(LATE_RANK), "{straggler:?}");
     }
-    check_sums(&reported, &ranks);
-    true
 }
 
 /// The late rank waits least.
@@ -211,11 +217,14 @@ fn check_sums(reported: &Reported, ranks: &[u32]) {
     assert_eq!(*least, ranks[LATE_RANK as usize], "{:?}", ranks.iter().map(mean).collect::<Vec<_>>());
 }
 
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
 /// Attached in the middle of a job, the mean of the waits was 193.7 ms instead of 2.9 ms, and the late rank seemed to wait
 /// longer than its peers: collectives were probed 300 ms before the waits for them.
 #[test]
 fn reported_waits_and_verdicts_after_a_late_attach_are_true() {
-    let variable = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seed = variable("WARPTAP_LATE_SEED").unwrap_or_else(capture::now_ns);
     println!("seed {seed}");
     for round in 0..variable("WARPTAP_LATE_ROUNDS").unwrap_or(3) {
