@@ -310,6 +310,8 @@ pub mod attribute {
     pub const WARPTAP_COLLECTIVE_ANOMALY: &str = "warptap.collective.anomaly";
     /// Outcome of an operation.
     pub const WARPTAP_COLLECTIVE_OUTCOME: &str = "warptap.collective.outcome";
+    /// Method by which the libraries of processes are found.
+    pub const WARPTAP_DISCOVERY_METHOD: &str = "warptap.discovery.method";
     /// Reason why a call or a record was dropped.
     pub const WARPTAP_DROP_REASON: &str = "warptap.drop.reason";
     /// Reason why a record was not persisted or restored.
@@ -328,6 +330,8 @@ pub mod attribute {
     pub const WARPTAP_PROCESS_COVERAGE_GAPS: &str = "warptap.process.coverage.gaps";
     /// Observed libraries of the process, by file name and number of functions, and the file through which its threads publish trace contexts.
     pub const WARPTAP_PROCESS_COVERAGE_OBSERVED: &str = "warptap.process.coverage.observed";
+    /// Time during which a library of the process was mapped and its probes were not attached, in seconds.
+    pub const WARPTAP_PROCESS_COVERAGE_UNOBSERVED: &str = "warptap.process.coverage.unobserved";
     /// Side of the ring buffer on which records were counted.
     pub const WARPTAP_RING_SIDE: &str = "warptap.ring.side";
     /// Type of telemetry.
@@ -1235,6 +1239,28 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.discovery.method`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapDiscoveryMethod {
+        /// The kernel reports each mapping of code; /proc is scanned once at the start and after a loss of reports.
+        Mappings,
+        /// /proc is scanned at intervals of up to 30 s, because the kernel reports no mappings.
+        Scans,
+    }
+
+    impl WarptapDiscoveryMethod {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapDiscoveryMethod; 2] = [WarptapDiscoveryMethod::Mappings, WarptapDiscoveryMethod::Scans];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapDiscoveryMethod::Mappings => "mappings",
+                WarptapDiscoveryMethod::Scans => "scans",
+            }
+        }
+    }
+
     /// Values of `warptap.drop.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapDropReason {
@@ -1579,54 +1605,64 @@ pub mod metric {
     pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[58]);
     /// Number of spans, log records and final points of ended processes that no pipeline accepted.
     pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[59]);
+    /// 1 for the method by which the libraries of processes are found, and 0 for the others.
+    pub const WARPTAP_DISCOVERY_ACTIVE: Gauge = Gauge(&METRICS_ROWS[60]);
+    /// Time from the mapping of a library by a process to the attachment of all its probes.
+    pub const WARPTAP_DISCOVERY_ARM_DURATION: Histogram = Histogram(&METRICS_ROWS[61]);
+    /// Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.
+    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[62]);
+    /// Number of processes that ended before a library that they had mapped was probed. None of their calls was observed.
+    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[63]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[60]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[64]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[61]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[65]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[62]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[63]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[68]);
     /// Share of the time for which the probes of a class of functions are attached to the process.
-    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[65]);
+    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[69]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[66]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[71]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[68]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[72]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[69]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[73]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[71]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[75]);
     /// Largest share of its time that a thread of the process may have spent in probes in the last second.
-    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[76]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[73]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[77]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[78]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[75]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[79]);
     /// Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.
-    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[76]);
+    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[80]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[77]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[81]);
+    /// Time during which a library of the process was mapped and its probes were not attached. Its calls in this time are missing.
+    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[82]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[78]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[83]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[79]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[84]);
     /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
-    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[80]);
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[85]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[81]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[86]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[82]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[87]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[83]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[88]);
 }
 
 /// The collector's own metrics.
@@ -1934,6 +1970,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.analysis.entry", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
     Attribute { key: "warptap.collective.anomaly", values: &["dispute", "group_not_ended", "group_overflow", "group_not_started", "late_attached", "lost", "rank_replaced", "round_evicted", "round_stale", "unaligned", "unknown_event", "unknown_size", "wait_unarmed"], is_upstream: false },
     Attribute { key: "warptap.collective.outcome", values: &["captured", "completed", "ended", "expired", "failed", "evicted", "nested", "polled"], is_upstream: false },
+    Attribute { key: "warptap.discovery.method", values: &["mappings", "scans"], is_upstream: false },
     Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
     Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
@@ -1943,11 +1980,12 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.probe.outcome", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
     Attribute { key: "warptap.process.coverage.gaps", values: &[], is_upstream: false },
     Attribute { key: "warptap.process.coverage.observed", values: &[], is_upstream: false },
+    Attribute { key: "warptap.process.coverage.unobserved", values: &[], is_upstream: false },
     Attribute { key: "warptap.ring.side", values: &["received", "submitted"], is_upstream: false },
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 84] = [
+static METRICS_ROWS: [Metric; 89] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2649,6 +2687,40 @@ static METRICS_ROWS: [Metric; 84] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.discovery.active",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "1 for the method by which the libraries of processes are found, and 0 for the others.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_DISCOVERY_METHOD, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.arm.duration",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "Time from the mapping of a library by a process to the attachment of all its probes.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.mappings.lost",
+        unit: "{mapping}",
+        instrument: Instrument::Counter,
+        description: "Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.unreached",
+        unit: "{process}",
+        instrument: Instrument::Counter,
+        description: "Number of processes that ended before a library that they had mapped was probed. None of their calls was observed.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.event.dropped",
         unit: "{record}",
         instrument: Instrument::Counter,
@@ -2803,6 +2875,14 @@ static METRICS_ROWS: [Metric; 84] = [
         unit: "{process}",
         instrument: Instrument::Gauge,
         description: "Number of processes that have series.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.process.unobserved",
+        unit: "s",
+        instrument: Instrument::Gauge,
+        description: "Time during which a library of the process was mapped and its probes were not attached. Its calls in this time are missing.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -3727,6 +3807,7 @@ pub static EVENTS: &[EventDefinition] = &[
     EventDefinition { name: "warptap.process.coverage", attributes: &[
         Use { key: attribute::WARPTAP_PROCESS_COVERAGE_GAPS, level: Level::Required },
         Use { key: attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, level: Level::Required },
+        Use { key: attribute::WARPTAP_PROCESS_COVERAGE_UNOBSERVED, level: Level::Conditional },
     ] },
 ];
 

@@ -71,6 +71,10 @@ struct Process {
     armed_ns: u64,
     /// Streams that were waited for since.
     complete: BTreeSet<u64>,
+    /// Time during which libraries were mapped and not all of them probed, ns.
+    unobserved_ns: u64,
+    /// End of the last part of that time, ns.
+    unobserved_until_ns: u64,
 }
 
 /// The processes whose libraries are probed.
@@ -120,8 +124,12 @@ impl Arming {
     /// open, which it has before it enqueues work or allocates memory.
     pub(crate) fn note(&mut self, pid: u32, file: &ArmedFile, has_gpu_open: impl Fn(u32) -> bool) {
         let process = self.processes.entry(pid).or_default();
+        if !process.files.insert(file.file) {
+            return;
+        }
+        process.add_unobserved(file);
         // Collectives enqueue their work by the runtime or the driver, and what came before is known by the communicator.
-        if !process.files.insert(file.file) || file.library == Library::Nccl {
+        if file.library == Library::Nccl {
             return;
         }
         process.has_waits = true;
@@ -141,6 +149,12 @@ impl Arming {
             process.armed_ns = armed_ns;
             process.complete.clear();
         }
+    }
+
+    /// Returns how long libraries of the process were mapped and not all of them probed, ns: calls in that time may be
+    /// missing. Of a library whose mapping was not reported, the time begins with the process.
+    pub(crate) fn unobserved_ns(&self, pid: u32) -> u64 {
+        self.processes.get(&pid).map_or(0, |process| process.unobserved_ns)
     }
 
     /// Marks a step that may contain work from before the probes.
@@ -187,6 +201,16 @@ impl Arming {
 }
 
 impl Process {
+    /// Adds the time from the mapping of a file to its probes, except for time that was added with another file.
+    fn add_unobserved(&mut self, file: &ArmedFile) {
+        let from_ns = file.mapped_ns.max(self.since_ns).max(self.unobserved_until_ns);
+        let until_ns = file.armed_ns.max(self.admitted_ns);
+        if until_ns > from_ns {
+            self.unobserved_ns += until_ns - from_ns;
+            self.unobserved_until_ns = until_ns;
+        }
+    }
+
     /// Returns true if the runtime, which is probed, has just loaded the driver for its own calls.
     fn is_loaded_by_runtime(&self, file: &ArmedFile) -> bool {
         file.library == Library::Cuda
@@ -327,6 +351,18 @@ mod tests {
             arming.mark_call(&mut call, |_| opens_later);
             assert_eq!(call.header.flags & flag::LATE == 0, opens_later);
         }
+    }
+
+    #[test]
+    fn time_without_probes_is_counted_once() {
+        let mut arming = Arming::default();
+        assert_eq!(arming.unobserved_ns(PID), 0);
+        arming.note(PID, &file(1, Library::Cudart, SECOND, 2 * SECOND), |_| false);
+        assert_eq!(arming.unobserved_ns(PID), SECOND);
+        arming.note(PID, &file(2, Library::Nccl, SECOND, 3 * SECOND), |_| false);
+        assert_eq!(arming.unobserved_ns(PID), 2 * SECOND, "a second of both is counted once");
+        arming.note(PID, &file(3, Library::Cuda, 8 * SECOND, 7 * SECOND), |_| false);
+        assert_eq!(arming.unobserved_ns(PID), 2 * SECOND, "probed before it was mapped");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The live source of events: records and folds of the kernel programs, and descriptions of processes from /proc.
 //!
-//! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, scans a bounded number of
-//! processes, and periodically reads the folds. Nothing blocks; only [`crate::thinning`] has threads, to attach and detach.
+//! One thread calls [`Capture::read`] every few milliseconds, and [`Capture::wait`] in between. Each read drains the
+//! ring, attaches to the libraries that were mapped, scans a bounded number of processes, and periodically reads the
+//! folds. Nothing but the wait blocks; threads attach and detach for [`crate::thinning`] and detach files.
 
 mod adopt;
+mod discovery;
 mod exits;
 mod hand_over;
 mod overhead;
@@ -12,12 +14,14 @@ mod scan;
 use std::collections::BTreeMap;
 
 use event::{Account, Event, EventSource, ProcessId};
+use probe_abi::Library;
 use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
 use probe_abi::record::{RecordKind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
+use self::discovery::Finder;
 use self::hand_over::{FormerCalls, HandOver};
 
 use crate::arming::Arming;
@@ -39,6 +43,8 @@ use crate::{CaptureError, clock, cost, proc};
 const RECORDS_PER_READ: usize = 8_192;
 /// Processes scanned in one call.
 const SCANS_PER_READ: usize = 32;
+/// Libraries whose programs are loaded before a process maps them, NCCL first. HIP's are loaded when they are needed.
+const EXPECTED: [Library; 3] = [Library::Nccl, Library::Cudart, Library::Cuda];
 const LIST_EVERY_NS: u64 = 2_000_000_000;
 const DROPS_EVERY_NS: u64 = 100_000_000;
 const SAMPLE_CALLS_EVERY_NS: u64 = 1_000_000_000;
@@ -57,6 +63,7 @@ pub struct Capture {
     hand_over: Option<HandOver>,
     former_calls: FormerCalls,
     arming: Arming,
+    finder: Finder,
     processes: Processes,
     publishers: Publishers,
     contexts: bool,
@@ -100,6 +107,7 @@ impl Capture {
             hand_over: None,
             former_calls: FormerCalls::default(),
             arming: Arming::default(),
+            finder: Finder::open(),
             processes: Processes::default(),
             publishers: Publishers::default(),
             contexts: settings.contexts,
@@ -122,6 +130,9 @@ impl Capture {
         };
         capture.kernel.set_detail(settings.detail)?;
         capture.adopt(&settings.pids);
+        if let Some(multi) = capture.kernel.multi.as_mut().filter(|_| settings.trace_all) {
+            multi.expect(if settings.collectives { &EXPECTED } else { &EXPECTED[1..] });
+        }
         for pid in &settings.pids {
             capture.trace(*pid)?;
         }
@@ -135,7 +146,7 @@ impl Capture {
         named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
         self.arming.admit(pid, clock::now_ns());
         self.processes.track(pid, clock::now_ns());
-        self.scan(pid, clock::now_ns(), &mut Vec::new());
+        self.scan(pid, clock::now_ns(), None, &mut Vec::new());
         Ok(())
     }
 
@@ -188,6 +199,7 @@ impl Capture {
             into.extend(self.overhead(process, now_ns));
         }
         into.push(Event::Account(Box::new(self.account())));
+        into.push(self.finder.event(now_ns));
     }
 
     /// Reads records from the ring. Returns false if there may be more.
@@ -285,12 +297,14 @@ impl EventSource for Capture {
         // earlier agent may have left more than one read takes.
         let is_drained = self.drain(now_ns, into);
         self.store_progress(now_ns);
+        self.follow_mappings(now_ns, into);
         if is_drained && self.list_interval.is_due(now_ns) {
             self.list_processes(now_ns, into);
         }
         for pid in self.processes.due(now_ns, SCANS_PER_READ) {
-            self.scan(pid, now_ns, into);
+            self.scan(pid, now_ns, None, into);
         }
+        self.check_inventory();
         if self.calls_interval.is_due(now_ns) {
             self.calls.sample(&self.kernel, now_ns, into);
         }
@@ -301,5 +315,9 @@ impl EventSource for Capture {
             self.read_totals(into);
         }
         Ok(true)
+    }
+
+    fn wait(&mut self) -> bool {
+        self.wait_for_mappings()
     }
 }

@@ -20,4 +20,9 @@ impl Interval {
         }
         due
     }
+
+    /// Makes the interval pass at `at_ns` if it would pass later.
+    pub fn hasten(&mut self, at_ns: u64) {
+        self.next_ns = self.next_ns.min(at_ns);
+    }
 }

@@ -15,6 +15,7 @@ mod elf;
 mod interval;
 mod kernel;
 mod libraries;
+mod mappings;
 mod maps;
 mod multi;
 mod objects;

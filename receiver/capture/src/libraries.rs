@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,7 +165,7 @@ impl Libraries {
             return;
         };
         let Some(before) = *adopted else { return };
-        let opened = open(pid, found.mapping).map(|(file, _)| file);
+        let opened = open(pid, found.mapping);
         match opened.and_then(|file| Ok((Stamp::of(&file).map_err(|e| e.to_string())?, file))) {
             Ok((now, _)) if now != before => drop(self.entries.remove(key).map(Entry::detach)),
             Ok((_, same)) => {
@@ -271,11 +272,14 @@ impl Libraries {
 }
 
 impl Entry {
-    /// Detaches the file. Dropping the entry instead leaves pinned probes attached.
+    /// Detaches the file, in another thread: that waits until no CPU runs a program. Dropping the entry instead leaves
+    /// pinned probes attached.
     fn detach(self) {
         if let State::Attached { pins: Some(pins), .. } = &self.state {
             PinnedFiles::release(pins);
         }
+        // If no thread can be started, the closure is dropped here, and the entry with it.
+        let _ = std::thread::Builder::new().name("detach".to_owned()).spawn(move || drop(self));
     }
 
     fn coverage(&self, name: &str) -> Coverage {
@@ -291,12 +295,11 @@ impl Entry {
     }
 }
 
-/// Opens the file of a mapping: through the mapping itself or, where that is not allowed, through the root directory of
-/// the process if the file there has the same inode.
-pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
-    let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
-    if let Ok(file) = File::open(&mapped) {
-        return Ok((file, mapped));
+/// Opens the file of a mapping: through the mapping itself or, where that is not allowed or the loader has changed the
+/// mapping since, through the root directory of the process if the file there has the same inode.
+pub fn open(pid: u32, mapping: &Mapping) -> Result<File, String> {
+    if let Ok(file) = File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)) {
+        return Ok(file);
     }
     let below_root = mapping.path.strip_prefix("/").unwrap_or(&mapping.path);
     let path = Path::new("/proc").join(pid.to_string()).join("root").join(below_root);
@@ -305,12 +308,13 @@ pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
     if inode != mapping.file.inode {
         return Err("the file was replaced after it was loaded: restart the process to trace it".to_owned());
     }
-    Ok((file, path))
+    Ok(file)
 }
 
 /// A library file and its functions.
 struct Opened {
     file: File,
+    /// Path of the open file: unlike one of the process, it leads to this file until it is closed.
     path: PathBuf,
     symbols: FoundSymbols,
     stamp: Stamp,
@@ -323,7 +327,7 @@ impl Opened {
 }
 
 fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
-    let (file, path) = open(pid, found.mapping)?;
+    let file = open(pid, found.mapping)?;
     let stamp = Stamp::of(&file).map_err(|e| e.to_string())?;
     let wanted = attach_points(found.library, found.is_embedded);
     let read = file.try_clone().map_err(|e| e.to_string())?;
@@ -331,5 +335,6 @@ fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
     if symbols.points.is_empty() {
         return Err("the file exports none of the probed functions".to_owned());
     }
+    let path = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
     Ok(Opened { file, path, symbols, stamp })
 }

@@ -33,19 +33,12 @@ pub struct Mapping {
 impl Mapping {
     /// Returns the last part of the path, without the mark of a removed file.
     pub fn name(&self) -> &str {
-        let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        name.strip_suffix(" (deleted)").unwrap_or(name)
+        file_name(self.path.as_os_str().as_encoded_bytes())
     }
 
     /// Returns the probed library that the file is by its name.
     pub fn library(&self) -> Option<Library> {
-        // `libcudart-<hash>.so.12` is how Python wheels rename a bundled library; `libnccl-net.so` is another.
-        let is_hash = |r: &str| r.split('.').next().is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
-        let named = |prefix: &str| match self.name().strip_prefix(prefix) {
-            Some(rest) => rest.starts_with(".so") || rest.strip_prefix('-').is_some_and(is_hash),
-            None => false,
-        };
-        NAMES.iter().find(|(prefix, _)| named(prefix)).map(|(_, library)| *library)
+        library_named(self.name())
     }
 
     /// Returns true for a library that may contain another one and usually does not.
@@ -63,6 +56,24 @@ const NAMES: [(&str, Library); 7] = [
     ("libtorch_cuda", Library::Nccl),
     ("libtorch_hip", Library::Nccl),
 ];
+
+/// Returns the last part of a path, without the mark of a removed file; empty if it is not valid UTF-8.
+pub fn file_name(path: &[u8]) -> &str {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    name.strip_suffix(" (deleted)").unwrap_or(name)
+}
+
+/// Returns the probed library that has this file name.
+pub fn library_named(name: &str) -> Option<Library> {
+    // `libcudart-<hash>.so.12` is how Python wheels rename a bundled library; `libnccl-net.so` is another.
+    let is_hash = |r: &str| r.split('.').next().is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
+    let is_named = |prefix: &str| match name.strip_prefix(prefix) {
+        Some(rest) => rest.starts_with(".so") || rest.strip_prefix('-').is_some_and(is_hash),
+        None => false,
+    };
+    NAMES.iter().find(|(prefix, _)| is_named(prefix)).map(|(_, library)| *library)
+}
 
 /// Returns the code mappings of files in the text of a maps file, without malformed lines.
 pub fn parse(text: &str) -> Vec<Mapping> {

@@ -15,7 +15,7 @@ use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::generated::bpf_func_id::BPF_FUNC_get_attach_cookie;
 use aya_obj::generated::bpf_insn;
-use probe_abi::{Action, Cookie};
+use probe_abi::{Action, Cookie, Library, attach_points};
 
 use crate::CaptureError;
 use crate::attach::{Point, ProbedFile, Stage, in_stages};
@@ -36,6 +36,8 @@ pub struct Multi {
     maps: HashMap<String, OwnedFd>,
     /// The programs loaded for frequent calls, by cookie; at most one for each such row and its per-thread twin.
     loaded: BTreeMap<(Frequent, u64), Arc<OwnedFd>>,
+    /// Programs that are still to be loaded before they are needed.
+    pending: Vec<Program>,
 }
 
 /// A program into which the cookie is embedded.
@@ -123,7 +125,26 @@ impl Multi {
         let (enter, leave) = (load("enter")?, load("leave")?);
         let (args_enter, args_leave) = (load("args_enter")?, load("args_leave")?);
         let maps = descriptors.into_iter().map(|(name, fd)| (name.to_owned(), fd)).collect();
-        Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded: BTreeMap::new() })
+        let (loaded, pending) = (BTreeMap::new(), Vec::new());
+        Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded, pending })
+    }
+
+    /// Notes the programs of these libraries as needed soon.
+    pub fn expect(&mut self, libraries: &[Library]) {
+        let points = libraries.iter().flat_map(|library| attach_points(*library, false));
+        let points: Vec<Point> = points.map(|(_, cookie)| Point { offset: 0, cookie }).collect();
+        self.pending = Stage::ALL
+            .into_iter()
+            .flat_map(|stage| programs(stage, &points).into_keys())
+            .map(|(_, program)| program)
+            .collect();
+    }
+
+    /// Loads one of the programs that are needed soon, which takes the verifier some milliseconds. Returns false if there
+    /// is none.
+    pub fn preload(&mut self) -> bool {
+        // A program that cannot be loaded is refused again when it is linked, with the file that needs it.
+        self.pending.pop().is_some_and(|program| self.program(program).is_ok() || !self.pending.is_empty())
     }
 
     /// Attaches to functions of files, in stages. Dropping the links detaches the probes. Programs are loaded before,

@@ -33,6 +33,11 @@ pub fn has_gpu_open(pid: u32) -> bool {
     files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path)))
 }
 
+/// Returns true if there is a process with this pid.
+pub fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
 /// Returns the pids of all processes.
 pub fn pids() -> BTreeSet<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };

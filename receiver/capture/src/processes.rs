@@ -1,7 +1,8 @@
 //! The tracked processes, and when each is scanned next.
 //!
-//! A process is scanned when it appears or executes another program, then at growing intervals: libraries are loaded
-//! by the first imports, seconds later, and rarely afterwards. A scan reads one file of /proc.
+//! A process is scanned when it appears, maps a library or executes another program, then at growing intervals: it may
+//! publish trace contexts later, and where the kernel reports no mappings, libraries are found by these scans. A scan
+//! reads one file of /proc.
 
 use std::collections::BTreeMap;
 
@@ -83,6 +84,11 @@ impl Processes {
         if let Some(tracked) = self.tracked.get_mut(&pid) {
             tracked.scan_at_ns = 0;
         }
+    }
+
+    /// Returns true if a process that was to be scanned soon was not scanned yet.
+    pub fn are_scans_pending(&self) -> bool {
+        self.tracked.values().any(|f| f.scan_at_ns == 0)
     }
 }
 

@@ -77,7 +77,7 @@ impl Publishers {
         if self.files.len() >= FILES_MAX {
             self.files.clear();
         }
-        let found = open(pid, mapping).ok().and_then(|(file, _)| elf::find(file, SYMBOL).ok().flatten());
+        let found = open(pid, mapping).ok().and_then(|file| elf::find(file, SYMBOL).ok().flatten());
         self.files.insert(mapping.file, found.clone());
         found
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::mappings::MappingEvents;
 use crate::pins::expire;
 use crate::{PinSettings, proc};
 
@@ -99,6 +100,7 @@ pub fn checks() -> Vec<Check> {
     let mut checks = vec![kernel(), btf()];
     checks.extend(CAPABILITIES.iter().map(capability));
     checks.push(pinning(Path::new(PinSettings::PATH)));
+    checks.push(discovery());
     checks.push(libraries());
     checks
 }
@@ -161,6 +163,24 @@ fn pinning(path: &Path) -> Check {
             format!("{name}: {files} files are attached without an agent"),
             "start the agent, which adopts them, or remove them: warptap unpin",
         ),
+    }
+}
+
+fn discovery() -> Check {
+    const NAME: &str = "library discovery";
+    match MappingEvents::open() {
+        Ok(_) => Check {
+            name: NAME,
+            readiness: Readiness::Ready,
+            found: "the kernel reports the mappings of libraries".to_owned(),
+            advice: "",
+        },
+        Err(e) => Check {
+            name: NAME,
+            readiness: Readiness::Limited,
+            found: format!("the kernel reports no mappings of libraries: {e}"),
+            advice: "grant CAP_PERFMON; a new library is found by scans of /proc instead, up to 30 s after its mapping",
+        },
     }
 }
 

@@ -73,6 +73,26 @@ pub enum Event {
     Overhead(Box<Overhead>),
     /// The account of the probes since they were attached.
     Account(Box<Account>),
+    /// All libraries that a process has mapped are probed.
+    Armed {
+        /// When the last of them was probed.
+        at_ns: u64,
+        /// The process id.
+        pid: u32,
+        /// When the kernel reported the first mapping.
+        mapped_ns: u64,
+    },
+    /// How the libraries of processes are found.
+    Discovery {
+        /// The current time.
+        at_ns: u64,
+        /// The kernel reports mappings; otherwise processes are scanned.
+        follows_mappings: bool,
+        /// Reports that were lost since the source began. All processes are scanned after a loss.
+        mappings_lost: u64,
+        /// Processes that ended before a library that they had mapped was probed, since the source began.
+        unreached: u64,
+    },
     /// Records or calls were dropped since the last event with this reason.
     Lost {
         /// When the drops were noticed.
@@ -265,7 +285,11 @@ impl Event {
         match self {
             Event::Clock(c) => Some(c.at_ns),
             Event::Process(_) => None,
-            Event::Exit { at_ns, .. } | Event::Lost { at_ns, .. } | Event::Tick { at_ns } => Some(*at_ns),
+            Event::Exit { at_ns, .. }
+            | Event::Armed { at_ns, .. }
+            | Event::Discovery { at_ns, .. }
+            | Event::Lost { at_ns, .. }
+            | Event::Tick { at_ns } => Some(*at_ns),
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),
             Event::Context(c) => Some(c.exit_ns()),
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
@@ -289,6 +313,11 @@ pub trait EventSource {
     /// Appends the next events, at most a few thousand, to `into`. Returns false at the end of the source; true without
     /// new events means that there are none yet.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, Self::Error>;
+
+    /// Waits until there may be events, at most some milliseconds. Returns false at once if the source cannot wait.
+    fn wait(&mut self) -> bool {
+        false
+    }
 
     /// Sets which calls of a process are recorded individually; `None` restores the default. Returns false if the source
     /// does not support it, as recordings do not.

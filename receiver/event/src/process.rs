@@ -41,4 +41,7 @@ pub struct ProcessInfo {
     /// Since when the totals of its functions are counted, ns since 1970, if an earlier agent may have begun; otherwise
     /// 0.
     pub since_unix_ns: u64,
+    /// Time during which a library was mapped and not all libraries of the process were probed, ns: calls in that time may
+    /// be missing. Of a library that was mapped before the source began, the time begins with the process.
+    pub unobserved_ns: u64,
 }

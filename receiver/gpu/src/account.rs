@@ -16,6 +16,7 @@ use semconv::value::{
 use semconv::{attribute, metric};
 use steps::StepTally;
 
+use crate::discovery::Discovery;
 use crate::points::{count, gauges, seconds, sums, text};
 
 /// The counters of internal telemetry.
@@ -25,6 +26,8 @@ pub(crate) struct Account {
     pub(crate) probes: Option<Probes>,
     /// Lost records reported by events, in the order of [`DropReason::ALL`].
     pub(crate) lost: [u64; DropReason::ALL.len()],
+    /// How libraries are found.
+    pub(crate) discovery: Discovery,
     /// Number of evicted processes.
     pub(crate) evicted: u64,
     /// Overflow series of processes that ended since the last collection.
@@ -85,6 +88,7 @@ impl Account {
     /// start.
     pub(crate) fn metrics(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let mut all = self.own(window, state);
+        all.extend(self.discovery.metrics(window));
         normalize(&mut all, window);
         if let Some(probes) = &self.probes {
             let since = Some(probes.since_unix_ns).filter(|since| *since > 0).unwrap_or(window.start);

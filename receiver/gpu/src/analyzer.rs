@@ -122,6 +122,10 @@ impl Analyzer {
             }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
+            Event::Armed { at_ns, mapped_ns, .. } => self.account.discovery.arm(*mapped_ns, *at_ns),
+            Event::Discovery { follows_mappings, mappings_lost, unreached, .. } => {
+                self.account.discovery.update(*follows_mappings, *mappings_lost, *unreached);
+            }
             Event::CallArgs(args) => self.call_args(args, sink),
             Event::UnderWay(_)
             | Event::LauncherEnv(_)

@@ -11,6 +11,7 @@ use crate::account::Account;
 use crate::batch::{Sink, take_records};
 use crate::clock::Clock;
 use crate::outlier::{Outlier, Times, texts};
+use crate::points::seconds;
 use crate::traced::Traced;
 
 /// The maximum number of allocations named on an outlier.
@@ -122,15 +123,23 @@ pub(crate) fn coverage(
         log.set_body(coverage_text(info).into());
         log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_GAPS, texts(&info.gaps));
         log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, texts(&info.observed));
+        if info.unobserved_ns > 0 {
+            let unobserved_s = seconds(info.unobserved_ns);
+            log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_UNOBSERVED, unobserved_s);
+        }
     });
     take_records(traced.resource(), records, sink);
 }
 
 fn coverage_text(info: &ProcessInfo) -> String {
-    let observed = match info.observed.as_slice() {
+    let mut observed = match info.observed.as_slice() {
         [] => "no calls are observed".to_owned(),
         libraries => format!("observed: {}", libraries.join(", ")),
     };
+    if info.unobserved_ns > 0 {
+        let unobserved_ms = info.unobserved_ns as f64 / 1e6;
+        observed.push_str(&format!("; calls may be missing from {unobserved_ms:.1} ms without all probes"));
+    }
     match info.gaps.as_slice() {
         [] => observed,
         gaps => format!("{observed}; not observed: {}", gaps.join(", ")),

@@ -13,6 +13,7 @@ mod collectives;
 mod config;
 mod contexts;
 mod detail;
+mod discovery;
 mod emit;
 mod errors;
 mod instruments;

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::persistence::Persistence;
 use crate::source::{AnySource, Open, Origin, SourceError};
 
-/// Interval at which the source is read.
+/// Interval at which a source that cannot wait is read.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A function that builds the receiver from its section.
@@ -172,7 +172,8 @@ impl Pump {
                 return;
             }
             // With backpressure, a recording is read as fast as its telemetry is consumed.
-            if was_idle || sender.backpressure() == Backpressure::DropOldest {
+            let is_slowed = was_idle || sender.backpressure() == Backpressure::DropOldest;
+            if is_slowed && !source.wait() {
                 std::thread::park_timeout(POLL);
             }
         }

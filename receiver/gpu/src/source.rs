@@ -23,6 +23,11 @@ pub trait AnySource {
     /// Reads events as [`EventSource::read`] does.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError>;
 
+    /// Waits as [`EventSource::wait`] does.
+    fn wait(&mut self) -> bool {
+        false
+    }
+
     /// Sets the detail as [`EventSource::set_detail`] does.
     fn set_detail(&mut self, _process: ProcessId, _detail: Option<Detail>) -> bool {
         false
@@ -32,6 +37,10 @@ pub trait AnySource {
 impl<S: EventSource> AnySource for S {
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
         EventSource::read(self, into).map_err(Into::into)
+    }
+
+    fn wait(&mut self) -> bool {
+        EventSource::wait(self)
     }
 
     fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
@@ -107,6 +116,10 @@ impl AnySource for HardwarePoller {
         let is_more = self.calls.read(into)?;
         self.clocks.read(before, into);
         Ok(is_more)
+    }
+
+    fn wait(&mut self) -> bool {
+        self.calls.wait()
     }
 
     fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {

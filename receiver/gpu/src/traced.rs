@@ -3,7 +3,8 @@
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
 use instrumentation::{Limit, TimeRange, normalize_with_start};
 use nccl::observe::IN_PROGRESS;
-use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as ExemplarValue;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{
     Exemplar, ExponentialHistogramDataPoint, Metric, ResourceMetrics, metric::Data,
 };
@@ -27,7 +28,7 @@ use crate::model;
 use crate::operations::{Operations, shown_vendor};
 use crate::outlier::{Inside, SpanIds};
 use crate::overhead::OverheadState;
-use crate::points::{seconds, text};
+use crate::points::{gauges, seconds, text};
 
 /// Number of exemplars stored until the next collection. When full, the oldest is evicted.
 const EXEMPLARS_MAX: usize = 16;
@@ -266,7 +267,7 @@ impl Traced {
             time_unix_nano: exit_unix,
             span_id: ids.span.to_bytes().to_vec(),
             trace_id: ids.trace.to_bytes().to_vec(),
-            value: Some(Value::AsDouble(seconds(step.duration_ns))),
+            value: Some(ExemplarValue::AsDouble(seconds(step.duration_ns))),
         };
         self.exemplars.push((step.outlier, step.phase, exemplar));
     }
@@ -280,6 +281,7 @@ impl Traced {
         let counted_names: Vec<String> = counted.iter().map(|m| m.name.clone()).collect();
         metrics.extend(counted);
         metrics.extend(self.overhead.metrics(window));
+        metrics.extend(self.unobserved(window));
         let (of_collectives, is_last) =
             self.collectives.as_mut().map(|meters| meters.collect(window)).unwrap_or_default();
         metrics.extend(of_collectives);
@@ -307,6 +309,13 @@ impl Traced {
             }
         }
         meters.collect(vendor)
+    }
+
+    /// Returns how long calls may be missing; `None` of a process that was observed from its first call.
+    fn unobserved(&self, window: TimeRange) -> Option<Metric> {
+        let unobserved_ns = Some(self.info.unobserved_ns).filter(|ns| *ns > 0)?;
+        let points = vec![(Vec::new(), Value::AsDouble(seconds(unobserved_ns)))];
+        Some(gauges(metric::WARPTAP_PROCESS_UNOBSERVED, window, points))
     }
 
     fn attach_exemplars(&mut self, metrics: &mut [Metric]) {

@@ -17,6 +17,7 @@ use probe_abi::record::CountParts;
 fn everything() -> Vec<Event> {
     let mut server = Program::new(100);
     server.info.container_id = "c0ffee".to_owned();
+    server.info.unobserved_ns = MS;
     server.info.attributes = vec![("gen_ai.provider.name".to_owned(), "vllm".to_owned())];
     server.call("cudaSetDevice", US, |c| c.handle = Some(1));
     server.allocate(0x10, 1 << 30, 0);
@@ -49,6 +50,8 @@ fn everything() -> Vec<Event> {
         }
     }
     events.push(Event::Overhead(Box::new(overhead)));
+    events.push(Event::Armed { at_ns, pid: 100, mapped_ns: at_ns - MS });
+    events.push(Event::Discovery { at_ns, follows_mappings: true, mappings_lost: 2, unreached: 1 });
     events
 }
 

@@ -63,6 +63,7 @@ pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
         attributes,
         observed: Vec::new(),
         gaps: Vec::new(),
+        unobserved_ns: 0,
         since_unix_ns: 0,
     }
 }

@@ -18,7 +18,7 @@ fields! {
     ProcessId { pid, start_ns }
     ProcessInfo {
         process, at_ns, executable, executable_path, command, container_id, attributes, observed, gaps,
-        since_unix_ns as Unrecorded
+        since_unix_ns as Unrecorded, unobserved_ns as Later
     }
     CallArgs {
         header, result, device, arguments as CountedWords, entry as ByteString, exit as ByteString, ordinal as LaterOrNone

@@ -25,6 +25,8 @@ pub(super) mod kind {
     pub(crate) const CLOCKS: u16 = 29;
     pub(crate) const CONTEXT: u16 = 30;
     pub(crate) const OVERHEAD: u16 = 31;
+    pub(crate) const ARMED: u16 = 32;
+    pub(crate) const DISCOVERY: u16 = 33;
 }
 
 /// Appends the fields of an event and returns its kind.
@@ -44,6 +46,11 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
         Event::Overhead(overhead) => fields(kind::OVERHEAD, overhead.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
+        Event::Armed { at_ns, pid, mapped_ns } => fields(kind::ARMED, &(*at_ns, (*pid, *mapped_ns)), out),
+        Event::Discovery { at_ns, follows_mappings, mappings_lost, unreached } => {
+            let counts = [u64::from(*follows_mappings), *mappings_lost, *unreached];
+            fields(kind::DISCOVERY, &(*at_ns, counts), out)
+        }
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
         Event::Tick { at_ns } => fields(kind::TICK, at_ns, out),
     }
@@ -88,6 +95,14 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
         kind::OVERHEAD => Field::take(from).map(|overhead| Event::Overhead(Box::new(overhead))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
+        kind::ARMED => {
+            Field::take(from).map(|(at_ns, (pid, mapped_ns))| Event::Armed { at_ns, pid, mapped_ns })
+        }
+        kind::DISCOVERY => {
+            <(u64, [u64; 3])>::take(from).map(|(at_ns, [follows, mappings_lost, unreached])| {
+                Event::Discovery { at_ns, follows_mappings: follows != 0, mappings_lost, unreached }
+            })
+        }
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),
         kind::TICK => Field::take(from).map(|at_ns| Event::Tick { at_ns }),
         kind::END => return Counts::take(from).map_or(Payload::Malformed, Payload::End),

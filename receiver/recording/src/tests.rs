@@ -136,10 +136,10 @@ fn texts() -> impl Strategy<Value = Vec<String>> {
 fn described() -> impl Strategy<Value = Event> {
     let names = [".{0,30}", "[a-z/]{0,30}", "[0-9a-f]{0,64}"];
     let attributes = prop::collection::vec((".{0,9}", ".{0,9}"), 0..4);
-    (process(), any::<u64>(), names, texts(), attributes, texts(), texts()).prop_map(
+    (process(), any::<[u64; 2]>(), names, texts(), attributes, texts(), texts()).prop_map(
         |(
             process,
-            at_ns,
+            [at_ns, unobserved_ns],
             [executable, executable_path, container_id],
             command,
             attributes,
@@ -157,6 +157,7 @@ fn described() -> impl Strategy<Value = Event> {
                 observed,
                 gaps,
                 since_unix_ns: 0,
+                unobserved_ns,
             }))
         },
     )
@@ -232,6 +233,10 @@ fn event() -> impl Strategy<Value = Event> {
         operation(),
         overhead(),
         account(),
+        any::<(u64, u32, u64)>().prop_map(|(at_ns, pid, mapped_ns)| Event::Armed { at_ns, pid, mapped_ns }),
+        any::<(u64, bool, u64, u64)>().prop_map(|(at_ns, follows_mappings, mappings_lost, unreached)| {
+            Event::Discovery { at_ns, follows_mappings, mappings_lost, unreached }
+        }),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
         any::<u64>().prop_map(|at_ns| Event::Tick { at_ns }),
     ]
@@ -303,18 +308,19 @@ fn uncommon() -> Vec<Event> {
 #[test]
 fn bytes_stay_those_of_version_1_4() {
     let mut writer = Writer::begin(Vec::new(), &Info::default()).unwrap();
-    let grows = |event: &&Event| matches!(event, Event::Step(_) | Event::Account(_));
+    let grows = |event: &&Event| matches!(event, Event::Process(_) | Event::Step(_) | Event::Account(_));
     let (sample, uncommon) = (sample(), uncommon());
     sample.iter().chain(&uncommon).filter(|e| !grows(e)).for_each(|event| writer.write(event).unwrap());
     let bytes = writer.finish().unwrap();
-    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 4), 1126, 2_982_860_385));
-    // Later versions append the counters that are new in them.
+    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 4), 1063, 1_119_189_559));
+    // Later versions append the fields that are new in them.
     let hash = |event: &Event, length: usize| {
         let mut out = Encoder::new(LIST_MAX);
         frames::put(event, &mut out);
         crc32fast::hash(&out.bytes[..length])
     };
     assert_eq!([hash(&uncommon[0], 290), hash(&uncommon[5], 210)], [1_946_647_178, 191_610_554]);
+    assert_eq!(hash(&sample[1], 41), 176_598_151);
 }
 
 #[test]

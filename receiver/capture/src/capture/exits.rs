@@ -25,7 +25,8 @@ impl Capture {
     /// Handles an exec: the old program has ended. A scan may already have seen the new one, so its entries are replaced
     /// by a new scan and not removed in between.
     pub(super) fn process_replaced(&mut self, pid: u32, at_ns: u64, now_ns: u64, into: &mut Vec<Event>) {
-        if !self.trace_all && self.processes.get_mut(pid).is_none() {
+        let is_followed = !self.trace_all || self.finder.follows_mappings();
+        if is_followed && self.processes.get_mut(pid).is_none() {
             return;
         }
         let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
@@ -35,7 +36,7 @@ impl Capture {
         self.publishers.clear(&mut self.kernel, pid);
         self.arming.restart(pid, at_ns);
         self.processes.track(pid, now_ns);
-        self.scan(pid, now_ns, into);
+        self.scan(pid, now_ns, None, into);
     }
 
     /// Appends the last totals of a traced process, and its exit.

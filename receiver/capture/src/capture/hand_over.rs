@@ -78,7 +78,9 @@ impl Capture {
         let Some(mut former) = self.pins.as_mut().and_then(|pins| pins.take_former()) else { return };
         let attached_ns = clock::now_ns();
         if self.trace_all {
-            proc::pids().into_iter().for_each(|pid| self.scan(pid, attached_ns, &mut Vec::new()));
+            for pid in proc::pids() {
+                self.scan(pid, attached_ns, None, &mut Vec::new());
+            }
         }
         let (mut arming, mut processes) = (Arming::default(), BTreeMap::new());
         if let Some(maps) = &mut former.maps {

@@ -1,4 +1,4 @@
-//! Scans of processes: lists them, attaches to the libraries they map, and describes them before their first record.
+//! Scans of processes: attaches to the libraries they map, and describes them before their first record.
 
 use event::{Event, ExitStatus, LauncherEnv, ProcessId};
 use probe_abi::Library;
@@ -8,39 +8,47 @@ use super::Capture;
 use crate::arming::ArmedFile;
 use crate::libraries::{Coverage, FoundLibrary};
 use crate::maps::{self, Mapping};
+use crate::processes::Tracked;
 use crate::{clock, proc};
 
 impl Capture {
-    /// Tracks new processes and ends those that are gone.
-    pub(super) fn list_processes(&mut self, now_ns: u64, into: &mut Vec<Event>) {
-        let pids = proc::pids();
-        let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
-        for pid in gone {
-            self.process_exited(pid, now_ns, ExitStatus::Unknown, into);
-        }
-        for pid in pids {
-            if self.trace_all && self.processes.get_mut(pid).is_none() {
-                self.processes.track(pid, now_ns);
-                self.processes.scan_soon(pid);
-            }
-        }
-        self.libraries.sweep(now_ns, self.linger_ns);
-    }
-
     /// Reads the mappings of a process, attaches to its libraries, and describes it again if that changed its coverage.
-    pub(super) fn scan(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
-        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
+    /// `mapped_ns` is when it made the first mapping since the last scan, if the kernel reported that. Returns false if the
+    /// process has ended.
+    pub(super) fn scan(
+        &mut self,
+        pid: u32,
+        now_ns: u64,
+        mapped_ns: Option<u64>,
+        into: &mut Vec<Event>,
+    ) -> bool {
+        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return false };
         let mappings = maps::parse(&text);
-        let (mut observed, mut gaps) = self.attach_all(pid, &mappings, None);
+        if mappings.is_empty() {
+            return false;
+        }
+        let (mut observed, mut gaps) = self.attach_all(pid, &mappings, mapped_ns, into);
         self.find_contexts(pid, &mappings, &mut observed, &mut gaps);
         self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
-        let Some(tracked) = self.processes.get_mut(pid) else { return };
+        let Some(tracked) = self.processes.get_mut(pid) else { return true };
         if tracked.observed != observed || tracked.gaps != gaps {
             (tracked.observed, tracked.gaps) = (observed, gaps);
             if let Some(process) = tracked.traced {
                 self.describe(process, now_ns, into);
             }
+        } else if self.is_irrelevant(pid) {
+            self.processes.remove(pid);
+            self.arming.remove(pid);
         }
+        true
+    }
+
+    /// Returns true for a process without libraries, while the kernel would report that it maps one.
+    fn is_irrelevant(&mut self, pid: u32) -> bool {
+        let is_without = |t: &mut Tracked| t.traced.is_none() && t.observed.is_empty() && t.gaps.is_empty();
+        self.trace_all
+            && self.finder.follows_mappings()
+            && self.processes.get_mut(pid).is_some_and(is_without)
     }
 
     /// Finds where a process publishes trace contexts. A process without a probed library has no steps and is skipped.
@@ -67,6 +75,7 @@ impl Capture {
         pid: u32,
         mappings: &[Mapping],
         mapped_ns: Option<u64>,
+        into: &mut Vec<Event>,
     ) -> (Vec<String>, Vec<String>) {
         if pid == std::process::id() {
             return Default::default();
@@ -90,23 +99,34 @@ impl Capture {
                 Coverage::Absent => {}
             }
         }
-        self.note_armed_files(pid, &found, mapped_ns);
+        self.note_armed_files(pid, &found, mapped_ns, into);
         (observed, gaps)
     }
 
     /// Notes when the libraries of a process were mapped and probed.
-    fn note_armed_files(&mut self, pid: u32, found: &[FoundLibrary<'_>], mapped_ns: Option<u64>) {
-        // Of a process that is scanned for the first time, older mappings were not reported.
-        let mapped_ns = mapped_ns.filter(|_| self.arming.knows(pid));
-        let is_mapping_known = mapped_ns.is_some();
-        let Some(mapped_ns) = mapped_ns.or_else(|| proc::started_ns(pid)) else { return };
+    fn note_armed_files(
+        &mut self,
+        pid: u32,
+        found: &[FoundLibrary<'_>],
+        reported_ns: Option<u64>,
+        into: &mut Vec<Event>,
+    ) {
+        // Of a process that was not scanned before, older mappings may not have been reported.
+        let reported_ns = reported_ns.filter(|_| self.arming.knows(pid) || self.finder.is_complete_for(pid));
+        let is_mapping_known = reported_ns.is_some();
+        let Some(mapped_ns) = reported_ns.or_else(|| proc::started_ns(pid)) else { return };
+        let mut last_armed_ns = 0;
         for f in found {
             let (file, library) = (f.mapping.file, f.library);
             if let Some(armed_ns) = self.libraries.armed_ns(&file) {
                 let noted_ns = clock::now_ns();
                 let file = ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known, noted_ns };
                 self.arming.note(pid, &file, proc::has_gpu_open);
+                last_armed_ns = last_armed_ns.max(armed_ns);
             }
+        }
+        if is_mapping_known && last_armed_ns > mapped_ns {
+            into.push(Event::Armed { at_ns: last_armed_ns, pid, mapped_ns });
         }
     }
 
@@ -135,6 +155,7 @@ impl Capture {
             pins.describe(&mut info);
             info.since_unix_ns = pins.since(process);
         }
+        info.unobserved_ns = self.arming.unobserved_ns(process.pid);
         into.push(Event::Process(Box::new(info)));
         let variables = proc::launcher_variables(process.pid);
         if !variables.is_empty() {
@@ -157,7 +178,7 @@ impl Capture {
         if let Some(tracked) = self.processes.get_mut(process.pid) {
             tracked.traced = Some(process);
         }
-        self.scan(process.pid, at_ns, into);
+        self.scan(process.pid, at_ns, None, into);
         self.describe(process, at_ns, into);
     }
 

@@ -14,6 +14,7 @@ mod endings;
 mod hand_over;
 mod late;
 mod libraries;
+mod mapped;
 mod nccl;
 mod nccl_hash;
 mod nccl_real;
@@ -68,6 +69,9 @@ fn calling_process() {
         && let Some((publisher, stubs)) = arguments.split_once('\n')
     {
         contexts::publish_and_call(publisher.as_ref(), stubs.as_ref());
+    }
+    if let Ok(arguments) = std::env::var(mapped::CALLER) {
+        mapped::map_and_call(&arguments);
     }
     if let Ok(arguments) = std::env::var(nccl_real::CALLER)
         && let Some((library, log)) = arguments.split_once('\n')

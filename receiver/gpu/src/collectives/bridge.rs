@@ -76,7 +76,9 @@ impl Bridge {
             | Event::Context(_)
             | Event::Operation(_)
             | Event::Overhead(_)
-            | Event::Account(_) => {}
+            | Event::Account(_)
+            | Event::Armed { .. }
+            | Event::Discovery { .. } => {}
         }
     }
 

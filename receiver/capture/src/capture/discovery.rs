@@ -1,0 +1,175 @@
+//! How libraries are found: by the mappings that the kernel reports, or, where it reports none, by scans of /proc.
+//!
+//! While mappings are followed, every process is scanned once, at the start and after a loss of reports (the
+//! *inventory*); later only the processes that map a library are. Otherwise all processes are scanned at growing
+//! intervals.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use event::{Event, ExitStatus};
+
+use super::Capture;
+use crate::mappings::{Batch, Mapped, MappingEvents};
+use crate::multi::Multi;
+use crate::{clock, proc};
+
+/// Longest wait for a mapping while processes are traced, whose records are read meanwhile.
+const ACTIVE_WAIT: Duration = Duration::from_millis(5);
+/// Longest wait for a mapping while no process is traced.
+const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// Time from a loss of reports to the inventory, so that a burst of losses leads to one.
+const AFTER_LOSS_NS: u64 = 50_000_000;
+
+/// Whether every process was scanned since the mappings are followed without loss.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Inventory {
+    Needed,
+    /// Every process is listed, and some are still to be scanned.
+    Listed,
+    Complete,
+}
+
+/// The mappings that the kernel reports, if it does, and what is known without them.
+pub(super) struct Finder {
+    events: Option<MappingEvents>,
+    inventory: Inventory,
+    /// When the mappings began to be followed, ns.
+    since_ns: u64,
+    /// Number of reports that were lost.
+    lost: u64,
+    /// Number of processes that ended before a library that they had mapped was probed.
+    unreached: u64,
+}
+
+impl Finder {
+    /// Follows the mappings of all processes, if the kernel reports them.
+    pub(super) fn open() -> Finder {
+        let events = MappingEvents::open().inspect_err(|error| {
+            tracing::warn!(%error, "the kernel does not report mappings: new libraries are found by scans of /proc, up to 30 s later");
+        });
+        let (inventory, since_ns) = (Inventory::Needed, clock::now_ns());
+        Finder { events: events.ok(), inventory, since_ns, lost: 0, unreached: 0 }
+    }
+
+    /// Returns true if the kernel reports mappings.
+    pub(super) fn follows_mappings(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// Returns true if all processes are to be listed.
+    fn needs_inventory(&self) -> bool {
+        !self.follows_mappings() || self.inventory == Inventory::Needed
+    }
+
+    /// Returns true if a library that a process mapped without a report would have been found by now.
+    pub(super) fn is_complete_for(&self, pid: u32) -> bool {
+        let began_later = || proc::started_ns(pid).is_some_and(|started_ns| started_ns > self.since_ns);
+        self.follows_mappings() && (self.inventory == Inventory::Complete || began_later())
+    }
+
+    /// Returns the discovery as an event.
+    pub(super) fn event(&self, at_ns: u64) -> Event {
+        let follows_mappings = self.follows_mappings();
+        Event::Discovery { at_ns, follows_mappings, mappings_lost: self.lost, unreached: self.unreached }
+    }
+
+    /// Reads the reported mappings. If some were lost, an inventory is needed.
+    fn read(&mut self) -> Batch {
+        let batch = self.events.as_mut().map(MappingEvents::read).unwrap_or_default();
+        if batch.lost > 0 {
+            self.lost = self.lost.saturating_add(batch.lost);
+            self.inventory = Inventory::Needed;
+        }
+        batch
+    }
+
+    /// Follows the CPUs that are online now, if they have changed.
+    fn follow_cpus(&mut self) {
+        if self.events.as_ref().is_some_and(MappingEvents::is_outdated) {
+            let (lost, unreached) = (self.lost, self.unreached);
+            *self = Finder { lost, unreached, ..Finder::open() };
+        }
+    }
+}
+
+impl Capture {
+    /// Waits for a mapping, at most some milliseconds. Returns false at once if the kernel reports none. While no process
+    /// is traced, a program that the next library needs is loaded instead.
+    pub(super) fn wait_for_mappings(&mut self) -> bool {
+        let is_idle = self.processes.traced().next().is_none();
+        if is_idle && self.kernel.multi.as_mut().is_some_and(Multi::preload) {
+            return true;
+        }
+        let Some(events) = &self.finder.events else { return false };
+        events.wait(if is_idle { IDLE_WAIT } else { ACTIVE_WAIT });
+        true
+    }
+
+    /// Attaches to the libraries that processes have mapped since the last read.
+    pub(super) fn follow_mappings(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        let batch = self.finder.read();
+        if batch.lost > 0 {
+            self.list_interval.hasten(now_ns + AFTER_LOSS_NS);
+        }
+        let mut first: BTreeMap<u32, Mapped> = BTreeMap::new();
+        for mapped in batch.mapped {
+            first.entry(mapped.pid).or_insert(mapped);
+        }
+        first.into_values().for_each(|mapped| self.follow_mapping(mapped, now_ns, into));
+    }
+
+    fn follow_mapping(&mut self, Mapped { pid, at_ns, file }: Mapped, now_ns: u64, into: &mut Vec<Event>) {
+        let is_tracked = self.processes.get_mut(pid).is_some();
+        if pid == std::process::id() || !self.trace_all && !is_tracked {
+            return;
+        }
+        self.processes.track(pid, now_ns);
+        if !self.scan(pid, now_ns, Some(at_ns), into) && self.libraries.armed_ns(&file).is_none() {
+            self.finder.unreached += 1;
+        }
+    }
+
+    /// Ends the processes that are gone, and tracks all others that are not known to be without libraries.
+    pub(super) fn list_processes(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        self.finder.follow_cpus();
+        if self.finder.needs_inventory() {
+            self.take_inventory(now_ns, into);
+        } else {
+            let gone: Vec<u32> = self.processes.pids().filter(|pid| !proc::exists(*pid)).collect();
+            self.end_all(&gone, now_ns, into);
+        }
+        self.libraries.sweep(now_ns, self.linger_ns);
+    }
+
+    fn take_inventory(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        let pids = proc::pids();
+        let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
+        self.end_all(&gone, now_ns, into);
+        let is_fallback = !self.finder.follows_mappings();
+        for pid in pids.into_iter().filter(|_| self.trace_all) {
+            let is_new = self.processes.get_mut(pid).is_none();
+            if is_new {
+                self.processes.track(pid, now_ns);
+            }
+            // After a loss, a process that is tracked may have mapped another library.
+            if is_new || !is_fallback {
+                self.processes.scan_soon(pid);
+            }
+        }
+        self.finder.inventory = Inventory::Listed;
+    }
+
+    fn end_all(&mut self, gone: &[u32], now_ns: u64, into: &mut Vec<Event>) {
+        for pid in gone {
+            self.process_exited(*pid, now_ns, ExitStatus::Unknown, into);
+        }
+    }
+
+    /// Notes whether the inventory is complete.
+    pub(super) fn check_inventory(&mut self) {
+        if self.finder.inventory == Inventory::Listed && !self.processes.are_scans_pending() {
+            self.finder.inventory = Inventory::Complete;
+        }
+    }
+}
