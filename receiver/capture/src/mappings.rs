@@ -35,7 +35,7 @@ pub struct Mapped {
 
 /// What was reported since the last read.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Batch {
+pub struct ReportedMappings {
     /// Mappings of libraries; those of one CPU are in the order in which they were made.
     pub mapped: Vec<Mapped>,
     /// Number of records that were lost, of any file.
@@ -62,8 +62,8 @@ impl MappingEvents {
     }
 
     /// Reads what was reported since the last read.
-    pub fn read(&mut self) -> Batch {
-        let mut batch = Batch::default();
+    pub fn read(&mut self) -> ReportedMappings {
+        let mut batch = ReportedMappings::default();
         for sampler in &mut self.samplers {
             while let Some(record) = sampler.next_record() {
                 batch.add(&record);
@@ -85,7 +85,7 @@ impl MappingEvents {
     }
 }
 
-impl Batch {
+impl ReportedMappings {
     fn add(&mut self, record: &Record<'_>) {
         match record.parse_record() {
             Ok(Data::Mmap2(mapping)) if maps::library_named(maps::file_name(&mapping.filename)).is_some() => {

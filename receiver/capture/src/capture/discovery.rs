@@ -10,7 +10,7 @@ use std::time::Duration;
 use event::{Event, ExitStatus};
 
 use super::Capture;
-use crate::mappings::{Batch, Mapped, MappingEvents};
+use crate::mappings::{Mapped, MappingEvents, ReportedMappings};
 use crate::multi::Multi;
 use crate::{clock, proc};
 
@@ -75,7 +75,7 @@ impl Finder {
     }
 
     /// Reads the reported mappings. If some were lost, an inventory is needed.
-    fn read(&mut self) -> Batch {
+    fn read(&mut self) -> ReportedMappings {
         let batch = self.events.as_mut().map(MappingEvents::read).unwrap_or_default();
         if batch.lost > 0 {
             self.lost = self.lost.saturating_add(batch.lost);
