@@ -1,7 +1,7 @@
 //! Libraries that a process maps while the capture runs: a process sleeps a random time, maps a fresh copy of a library and
 //! calls it at once. Its own log tells which calls were made before the probes, and how long that took.
 //!
-//! `ROUNDS=50 CALL_MS=5000` in the environment makes the run whose figures are in TESTING.md.
+//! `WARPTAP_MAPPED_ROUNDS=50 WARPTAP_MAPPED_MS=600` in the environment makes the run whose figures are in TESTING.md.
 
 #![expect(unsafe_code, reason = "calls functions of a foreign library")]
 
@@ -150,7 +150,7 @@ fn check(name: &str, library: &Path, function: &str, command: impl Fn(&Path) -> 
         rig.capture.read(&mut rig.events).unwrap();
         rig.capture.wait();
     }
-    let (rounds, call_ms) = (number("ROUNDS", 3), number("CALL_MS", 300));
+    let (rounds, call_ms) = (number("WARPTAP_MAPPED_ROUNDS", 3), number("WARPTAP_MAPPED_MS", 300));
     let (mut arming, mut errors, mut late, mut missed) = (Vec::new(), Vec::new(), 0, 0);
     for round in 0..rounds {
         let copy = fresh_copy(&rig, library, round);
