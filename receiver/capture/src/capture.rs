@@ -2,7 +2,7 @@
 //!
 //! One thread calls [`Capture::read`] every few milliseconds, and [`Capture::wait`] in between. Each read drains the
 //! ring, attaches to the libraries that were mapped, scans a bounded number of processes, and periodically reads the
-//! folds. Nothing but the wait blocks; threads attach and detach for [`crate::thinning`] and detach files.
+//! folds. Nothing but the wait blocks; only [`crate::thinning`] has threads, to attach and detach.
 
 mod adopt;
 mod discovery;

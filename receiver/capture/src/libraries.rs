@@ -272,14 +272,12 @@ impl Libraries {
 }
 
 impl Entry {
-    /// Detaches the file, in another thread: that waits until no CPU runs a program. Dropping the entry instead leaves
-    /// pinned probes attached.
+    /// Detaches the file. Dropping the entry instead leaves pinned probes attached. This waits until no CPU runs a program:
+    /// in another thread, the file could be attached again before, and its calls would be counted twice.
     fn detach(self) {
         if let State::Attached { pins: Some(pins), .. } = &self.state {
             PinnedFiles::release(pins);
         }
-        // If no thread can be started, the closure is dropped here, and the entry with it.
-        let _ = std::thread::Builder::new().name("detach".to_owned()).spawn(move || drop(self));
     }
 
     fn coverage(&self, name: &str) -> Coverage {
