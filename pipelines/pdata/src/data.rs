@@ -26,6 +26,13 @@ pub enum DataError {
     Profiles(#[from] DecodeError),
 }
 
+impl DataError {
+    /// Returns true if the data would take too much memory.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, DataError::Wire(WireError::TooLarge { .. }))
+    }
+}
+
 /// One batch of telemetry, as OTLP's messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
@@ -56,9 +63,23 @@ impl Data {
     /// # Errors
     ///
     /// If the bytes are not a valid message.
-    pub fn decode(signal: Signal, mut bytes: impl Buf) -> Result<Data, DataError> {
+    pub fn decode(signal: Signal, bytes: impl Buf) -> Result<Data, DataError> {
+        Data::decode_within(signal, bytes, usize::MAX)
+    }
+
+    /// As [`decode`](Data::decode), of bytes that may take `decoded_bytes_max` bytes of memory when they are decoded, without
+    /// texts: an empty span of two bytes takes hundreds.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not a valid message, or would take more memory ([`DataError::is_too_large`]).
+    pub fn decode_within(
+        signal: Signal,
+        mut bytes: impl Buf,
+        decoded_bytes_max: usize,
+    ) -> Result<Data, DataError> {
         let bytes = bytes.copy_to_bytes(bytes.remaining());
-        let items = wire::check(signal, &bytes).transpose()?.unwrap_or_default();
+        let items = wire::check(signal, &bytes, decoded_bytes_max)?;
         Ok(match signal {
             Signal::Logs => Data::Logs(Payload::from_wire(bytes, items)),
             Signal::Metrics => Data::Metrics(Payload::from_wire(bytes, items)),

@@ -43,7 +43,11 @@ pub fn to_vec<M: Message>(message: &M) -> Vec<u8> {
 ///
 /// If the bytes are not JSON, or a field has a value of another type.
 pub fn from_slice<M: Message>(bytes: &[u8]) -> Result<M, JsonError> {
-    let mut reader = JsonReader::over(bytes);
+    from_slice_within(bytes, usize::MAX)
+}
+
+fn from_slice_within<M: Message>(bytes: &[u8], decoded_bytes_max: usize) -> Result<M, JsonError> {
+    let mut reader = JsonReader::over(bytes, decoded_bytes_max);
     let message = reader.message()?;
     reader.end()?;
     Ok(message)
@@ -65,11 +69,20 @@ pub fn encode(data: &Data) -> Vec<u8> {
 ///
 /// If the bytes are not such a request.
 pub fn decode(signal: Signal, bytes: &[u8]) -> Result<Data, JsonError> {
+    decode_within(signal, bytes, usize::MAX)
+}
+
+/// As [`decode`], of a request whose messages may take `decoded_bytes_max` bytes of memory, without their texts.
+///
+/// # Errors
+///
+/// If the bytes are not such a request, or would take more memory ([`JsonError::is_too_large`]).
+pub fn decode_within(signal: Signal, bytes: &[u8], decoded_bytes_max: usize) -> Result<Data, JsonError> {
     Ok(match signal {
-        Signal::Logs => Data::Logs(Payload::new(from_slice(bytes)?)),
-        Signal::Metrics => Data::Metrics(Payload::new(from_slice(bytes)?)),
-        Signal::Traces => Data::Traces(Payload::new(from_slice(bytes)?)),
-        Signal::Profiles => Data::Profiles(Payload::new(from_slice(bytes)?)),
+        Signal::Logs => Data::Logs(Payload::new(from_slice_within(bytes, decoded_bytes_max)?)),
+        Signal::Metrics => Data::Metrics(Payload::new(from_slice_within(bytes, decoded_bytes_max)?)),
+        Signal::Traces => Data::Traces(Payload::new(from_slice_within(bytes, decoded_bytes_max)?)),
+        Signal::Profiles => Data::Profiles(Payload::new(from_slice_within(bytes, decoded_bytes_max)?)),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Checks the protobuf encoding of an OTLP message without decoding it, and counts its items.
+//! Checks the protobuf encoding of an OTLP message without decoding it, and counts its items and the memory that it takes
+//! decoded.
 //!
 //! The bytes are read once, by tables of the fields of each message ([`schema`]). The check accepts exactly what the
 //! decoder accepts: the same nesting limit and the same rules for lengths, wire types and text. Checked bytes can
@@ -30,36 +31,102 @@ pub enum WireError {
     /// Messages are nested too deeply, or groups do not match.
     #[error("nested too deeply")]
     Depth,
+    /// The message would take too much memory decoded: it contains very many small messages.
+    #[error("decoded, the message takes more than {decoded_bytes_max} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        decoded_bytes_max: usize,
+    },
 }
 
 /// Maximum nesting of messages, as in the decoder.
 const DEPTH_MAX: u32 = 100;
 
-/// Checks the export request or the data of a signal; returns the number of its items, or `None` for a signal without
-/// a schema.
-pub(crate) fn check(signal: Signal, bytes: &[u8]) -> Option<Result<usize, WireError>> {
+/// Checks the export request or the data of a signal, which may take `decoded_bytes_max` bytes of memory when it is decoded,
+/// without its texts. Returns the number of its items. Of profiles, only the fields of which there may be many are
+/// checked, and nothing is counted.
+pub(crate) fn check(signal: Signal, bytes: &[u8], decoded_bytes_max: usize) -> Result<usize, WireError> {
     let schema = match signal {
         Signal::Logs => &schema::LOGS,
         Signal::Metrics => &schema::METRICS,
         Signal::Traces => &schema::TRACES,
-        Signal::Profiles => return None,
+        Signal::Profiles => &schema::PROFILES,
     };
-    Some(walk(schema, bytes, DEPTH_MAX))
+    Check { decoded_bytes: 0, decoded_bytes_max }.message(schema, bytes, DEPTH_MAX)
 }
 
-/// Checks one message. Of a `oneof` only the items of the last kind count.
-fn walk(schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, WireError> {
-    let (mut rest, mut items, mut last) = (bytes, 0, 0);
-    while !rest.is_empty() {
-        let (field, wire) = key(&mut rest)?;
-        let kind = schema.kind(field);
-        let found = value(kind, field, wire, &mut rest, depth)?;
-        if matches!(kind, Kind::Choice(_)) && field != last {
-            (items, last) = (0, field);
+/// A check under way.
+struct Check {
+    /// Memory for what was read so far, once decoded.
+    decoded_bytes: usize,
+    decoded_bytes_max: usize,
+}
+
+impl Check {
+    /// Checks one message. Of a `oneof` only the items of the last kind count.
+    fn message(&mut self, schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, WireError> {
+        self.add(schema.bytes)?;
+        let (mut rest, mut items, mut last) = (bytes, 0, 0);
+        while !rest.is_empty() {
+            let (field, wire) = key(&mut rest)?;
+            let kind = schema.kind(field);
+            let found = self.value(kind, field, wire, &mut rest, depth)?;
+            if matches!(kind, Kind::Choice(_)) && field != last {
+                (items, last) = (0, field);
+            }
+            items += found;
         }
-        items += found;
+        Ok(items)
     }
-    Ok(items)
+
+    /// Takes the value of a field off `rest`; returns the items in it.
+    fn value(
+        &mut self,
+        kind: Kind,
+        field: u64,
+        wire: u64,
+        rest: &mut &[u8],
+        depth: u32,
+    ) -> Result<usize, WireError> {
+        match (kind, wire) {
+            (Kind::Varint | Kind::Varints, VARINT) => varint(rest).map(|_| 0),
+            (Kind::Fixed64 | Kind::Fixed64s, FIXED64) => fixed(rest, 8, field),
+            (Kind::Fixed32, FIXED32) => fixed(rest, 4, field),
+            (Kind::Unknown, _) => skip(field, wire, rest, depth),
+            (Kind::Text, LENGTH) => text(rest, field),
+            (Kind::Texts, LENGTH) => {
+                self.add(size_of::<String>())?;
+                text(rest, field)
+            }
+            (Kind::Bytes, LENGTH) => length(rest, field).map(|_| 0),
+            (Kind::Varints, LENGTH) => {
+                let packed = length(rest, field)?;
+                self.add(packed.len() * size_of::<u64>())?;
+                varints(packed)
+            }
+            (Kind::Fixed64s, LENGTH) => match length(rest, field)?.len() % 8 {
+                0 => Ok(0),
+                _ => Err(WireError::Truncated(field)),
+            },
+            (Kind::Part(schema) | Kind::Choice(schema), LENGTH) => {
+                let part = length(rest, field)?;
+                self.message(schema, part, depth.checked_sub(1).ok_or(WireError::Depth)?)
+            }
+            (Kind::Item(schema), LENGTH) => {
+                let item = length(rest, field)?;
+                self.message(schema, item, depth.checked_sub(1).ok_or(WireError::Depth)?).map(|_| 1)
+            }
+            _ => Err(WireError::Kind(field)),
+        }
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), WireError> {
+        self.decoded_bytes = self.decoded_bytes.saturating_add(bytes);
+        match self.decoded_bytes > self.decoded_bytes_max {
+            true => Err(WireError::TooLarge { decoded_bytes_max: self.decoded_bytes_max }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Reads a field number and its wire type.
@@ -78,32 +145,11 @@ const GROUP: u64 = 3;
 const GROUP_END: u64 = 4;
 const FIXED32: u64 = 5;
 
-/// Takes the value of a field off `rest`; returns the items in it.
-fn value(kind: Kind, field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Result<usize, WireError> {
-    match (kind, wire) {
-        (Kind::Varint | Kind::Varints, VARINT) => varint(rest).map(|_| 0),
-        (Kind::Fixed64 | Kind::Fixed64s, FIXED64) => fixed(rest, 8, field),
-        (Kind::Fixed32, FIXED32) => fixed(rest, 4, field),
-        (Kind::Unknown, _) => skip(field, wire, rest, depth),
-        (Kind::Text, LENGTH) => match str::from_utf8(length(rest, field)?) {
-            Ok(_) => Ok(0),
-            Err(_) => Err(WireError::Text(field)),
-        },
-        (Kind::Bytes, LENGTH) => length(rest, field).map(|_| 0),
-        (Kind::Varints, LENGTH) => varints(length(rest, field)?),
-        (Kind::Fixed64s, LENGTH) => match length(rest, field)?.len() % 8 {
-            0 => Ok(0),
-            _ => Err(WireError::Truncated(field)),
-        },
-        (Kind::Part(schema) | Kind::Choice(schema), LENGTH) => {
-            let part = length(rest, field)?;
-            walk(schema, part, depth.checked_sub(1).ok_or(WireError::Depth)?)
-        }
-        (Kind::Item(schema), LENGTH) => {
-            let item = length(rest, field)?;
-            walk(schema, item, depth.checked_sub(1).ok_or(WireError::Depth)?).map(|_| 1)
-        }
-        _ => Err(WireError::Kind(field)),
+/// Skips a text, which must be UTF-8.
+fn text(rest: &mut &[u8], field: u64) -> Result<usize, WireError> {
+    match str::from_utf8(length(rest, field)?) {
+        Ok(_) => Ok(0),
+        Err(_) => Err(WireError::Text(field)),
     }
 }
 

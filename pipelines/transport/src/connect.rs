@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use component::BoxFuture;
+use config::redact_url;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -137,7 +138,8 @@ impl StreamConnector {
 }
 
 fn host_port(uri: &Uri, default: u16) -> io::Result<String> {
-    let host = uri.host().ok_or_else(|| io::Error::other(format!("no host in {uri}")))?;
+    let host =
+        uri.host().ok_or_else(|| io::Error::other(format!("no host in {}", redact_url(&uri.to_string()))))?;
     Ok(format!("{host}:{}", uri.port_u16().unwrap_or(default)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use config::redact_url;
 use http::Uri;
 
 /// The target of a gRPC client.
@@ -55,15 +56,15 @@ impl GrpcEndpoint {
     fn tcp(address: &str) -> Result<Self, String> {
         let address = address.trim_end_matches('/');
         let Some((host, port)) = address.rsplit_once(':').filter(|(host, _)| is_whole_host(host)) else {
-            return Err(format!("address {address:?}: missing port in address"));
+            return Err(format!("address {:?}: missing port in address", redact_url(address)));
         };
         if port.parse::<u16>().is_err() {
-            return Err(format!("invalid port {port:?} in endpoint {address:?}"));
+            return Err(invalid_port(address));
         }
         let authority = if host.is_empty() { format!("localhost:{port}") } else { address.to_owned() };
         match authority.parse::<http::uri::Authority>() {
             Ok(_) => Ok(GrpcEndpoint { authority, unix: None, is_https: false, is_passthrough: false }),
-            Err(e) => Err(format!("endpoint {address:?} is not a host and a port: {e}")),
+            Err(e) => Err(format!("endpoint {:?} is not a host and a port: {e}", redact_url(address))),
         }
     }
 }
@@ -84,10 +85,19 @@ fn is_whole_host(host: &str) -> bool {
 /// Splits `host:port`. The host may be empty.
 pub fn split_host_port(endpoint: &str) -> Result<(&str, u16), String> {
     let Some((host, port)) = endpoint.rsplit_once(':').filter(|(host, _)| is_whole_host(host)) else {
-        return Err(format!("address {endpoint:?}: missing port in address: expected host:port"));
+        return Err(format!(
+            "address {:?}: missing port in address: expected host:port",
+            redact_url(endpoint)
+        ));
     };
-    let port = port.parse().map_err(|_| format!("invalid port {port:?} in endpoint {endpoint:?}"))?;
+    let port = port.parse().map_err(|_| invalid_port(endpoint))?;
     Ok((host.trim_matches(['[', ']']), port))
+}
+
+fn invalid_port(endpoint: &str) -> String {
+    let endpoint = redact_url(endpoint);
+    let port = endpoint.rsplit(':').next().unwrap_or_default();
+    format!("invalid port {port:?} in endpoint {endpoint:?}")
 }
 
 /// Joins a host and a port, with brackets around an IPv6 address.
@@ -104,10 +114,14 @@ pub struct HttpEndpoint;
 impl HttpEndpoint {
     /// Parses a URL.
     pub fn parse(text: &str) -> Result<Uri, String> {
-        let uri: Uri = text.parse().map_err(|e| format!("endpoint {text:?} must be a valid URL: {e}"))?;
+        let uri: Uri =
+            text.parse().map_err(|e| format!("endpoint {:?} must be a valid URL: {e}", redact_url(text)))?;
         match (uri.scheme_str(), uri.host()) {
             (Some("http" | "https"), Some(_)) => Ok(uri),
-            _ => Err(format!("endpoint {text:?} must be a URL that begins with http:// or https://")),
+            _ => Err(format!(
+                "endpoint {:?} must be a URL that begins with http:// or https://",
+                redact_url(text)
+            )),
         }
     }
 
@@ -120,6 +134,24 @@ impl HttpEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_do_not_contain_the_secrets_of_an_endpoint() {
+        let url = |text: &str| HttpEndpoint::parse(text).err();
+        let host_port = |text: &str| split_host_port(text).err();
+        let grpc = |text: &str| GrpcEndpoint::tcp(text).err();
+        for error in [
+            url("ftp://user:secret@host/?key=secret"),
+            url("http://user:secret@ho st/?key=secret"),
+            host_port("user:secret@host"),
+            host_port("user:secret@host:port"),
+            grpc("user:secret@host"),
+            grpc("user:secret@host:port"),
+        ] {
+            let error = error.unwrap();
+            assert!(error.contains("[REDACTED]") && !error.contains("secret"), "{error}");
+        }
+    }
 
     #[test]
     fn hosts_and_ports_are_joined_with_brackets_if_needed() {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use config::redact_url;
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -33,7 +34,10 @@ impl Proxy {
             Ok((Some("http"), Some(_))) => {
                 Ok(Proxy(Some(Arc::new(Matcher::builder().all(proxy_url).build()))))
             }
-            _ => Err(format!("proxy_url {proxy_url:?} is not supported: expected http://host:port")),
+            _ => Err(format!(
+                "proxy_url {:?} is not supported: expected http://host:port",
+                redact_url(proxy_url)
+            )),
         }
     }
 

@@ -112,6 +112,15 @@ const MIB: usize = 1024 * 1024;
 const GRPC_BYTES_MAX: usize = 4 * MIB;
 const HTTP_BYTES_MAX: usize = 20 * MIB;
 
+/// Memory for a decoded request, by the byte of the largest body. Usual telemetry takes 2 to 6 bytes for each of its own;
+/// an empty span takes a hundred, so that a small compressed body could otherwise fill gigabytes.
+const DECODED_BYTES_PER_BODY_BYTE: usize = 8;
+
+/// Returns how much memory a decoded request may take, without its texts, where bodies have at most `body_bytes_max` bytes.
+pub(crate) fn decoded_bytes_max(body_bytes_max: usize) -> usize {
+    body_bytes_max.saturating_mul(DECODED_BYTES_PER_BODY_BYTE)
+}
+
 impl GrpcConfig {
     pub(crate) fn message_bytes_max(&self) -> usize {
         match usize::try_from(self.max_recv_msg_size_mib) {

@@ -15,7 +15,7 @@ use transport::auth::metadata;
 use transport::grpc::{self, ResponseBody};
 use transport::serve::{Handler, ServerSettings};
 
-use crate::config::{GrpcConfig, ServerParameters};
+use crate::config::{GrpcConfig, ServerParameters, decoded_bytes_max};
 use crate::sink::Sink;
 
 /// gRPC's defaults for keep-alive pings of servers.
@@ -62,8 +62,11 @@ impl Service {
         let context = self.sink.authenticate(|| metadata(&parts.headers));
         let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
         let (message, _) = grpc::read(&parts.headers, body, self.message_bytes_max).await?;
-        let data = Data::decode(signal, message)
-            .map_err(|e| Status::internal(format!("the message is not a valid export request: {e}")))?;
+        let data = Data::decode_within(signal, message, decoded_bytes_max(self.message_bytes_max));
+        let data = data.map_err(|e| match e.is_too_large() {
+            true => Status::resource_exhausted(e.to_string()),
+            false => Status::internal(format!("the message is not a valid export request: {e}")),
+        })?;
         self.sink.consume(context, data).await.map_err(status)
     }
 }

@@ -23,6 +23,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::profiles::v1development as profiles;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use pdata::{Data, Signal};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -404,6 +405,42 @@ async fn requests_above_the_limit_are_permanent_errors() {
         }
     }
     assert_eq!(receiver.got().len(), 4);
+}
+
+/// A kilobyte of gzip contained half a million spans, which filled gigabytes once a component read them.
+#[tokio::test]
+async fn requests_that_would_fill_the_memory_are_too_large() {
+    let receiver = Started::with(
+        Ok(()),
+        &Signal::STABLE,
+        r#", "max_recv_msg_size_mib": 1"#,
+        r#", "max_request_body_size": 1048576"#,
+    )
+    .await;
+    let compressed = |kind| [kind, ("content-encoding", "gzip")];
+    for (spans, status) in [(1_000, 200), (200_000, 413)] {
+        let scope_spans = ScopeSpans { spans: vec![Span::default(); spans], ..ScopeSpans::default() };
+        let resource_spans =
+            vec![ResourceSpans { scope_spans: vec![scope_spans], ..ResourceSpans::default() }];
+        let request = ExportTraceServiceRequest { resource_spans };
+        let json = format!(
+            r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#,
+            vec!["{}"; spans].join(",")
+        );
+        for (kind, body) in [(PROTO, request.encode_to_vec()), (JSON, json.into_bytes())] {
+            let answer = receiver.post("/v1/traces", &compressed(kind), gzip(&body)).await;
+            assert_eq!(answer.status.as_u16(), status, "{spans} {kind:?}");
+            if status == 413 {
+                let (code, why) = answer.error();
+                let expected = "decoded, the message takes more than 8388608 bytes";
+                assert!(code == 8 && why.ends_with(expected), "{why}");
+            }
+        }
+        let mut client = receiver.traces().await.send_compressed(CompressionEncoding::Gzip);
+        let refused = client.export(request).await.err();
+        assert_eq!(refused.map(|s| s.code()), (status == 413).then_some(tonic::Code::ResourceExhausted));
+    }
+    assert_eq!(receiver.got().len(), 3);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,6 +11,9 @@ use component::ComponentId;
 use super::buffered::Buffered;
 use super::config::FileConfig;
 use super::rotation::Rotation;
+
+/// The mode of new files, which contain telemetry of all users; that of an existing file stays as it is.
+const MODE: u32 = 0o600;
 
 /// Opens files as configured.
 #[derive(Clone, Debug)]
@@ -40,7 +43,13 @@ impl Opener {
         }
         let is_ours = fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|at| at >= self.begin);
         let keeps = self.append || self.rotation.is_some() || is_ours;
-        let file = OpenOptions::new().create(true).write(true).append(keeps).truncate(!keeps).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .append(keeps)
+            .truncate(!keeps)
+            .mode(MODE)
+            .open(path)?;
         let bytes = file.metadata()?.len();
         if let Some(rotation) = &self.rotation {
             rotation.prune(path);
@@ -83,7 +92,7 @@ impl Target {
     fn rotate(&mut self, rotation: &Rotation) -> io::Result<()> {
         self.file.flush()?;
         rotation.rotate(&self.path)?;
-        let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(MODE).open(&self.path)?;
         (self.file, self.bytes) = (Buffered::over(file), 0);
         rotation.prune(&self.path);
         Ok(())

@@ -139,6 +139,8 @@ async fn full_files_are_rotated_and_the_oldest_removed() {
     let found = files(folder.path());
     let (names, texts): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     assert_eq!(names.len(), 3, "{names:?}");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600, "the file after a rotation");
     assert!(names[0] < names[1] && names[1] < names[2] && names[2] == "otlp.json", "{names:?}");
     assert!(names[0].starts_with("otlp-20") && names[0].ends_with("-size.json"), "{names:?}");
     for (text, name) in texts.iter().zip(['b', 'c', 'd']) {
@@ -198,8 +200,8 @@ async fn folders_are_created_if_configured() {
     exporter.input.consume(span("one")).await.unwrap();
     exporter.end().await;
     assert!(std::fs::metadata(&path).unwrap().len() > 0);
-    let mode = std::fs::metadata(folder.path().join("a")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.path().join("a")), mode(&path)), (0o700, 0o600));
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Sender {
         let response = match self.exporter.timeout {
             Duration::ZERO => posted.await,
             timeout => tokio::time::timeout(timeout, posted).await.unwrap_or_else(|_| {
-                let reason = format!("no response from {uri} within {timeout:?}");
+                let reason = format!("no response from {} within {timeout:?}", shown(uri));
                 Err(Refused::new(Code::DeadlineExceeded, reason))
             }),
         }?;
@@ -65,11 +65,11 @@ impl Sender {
     async fn post(&self, uri: &Uri, signal: Signal, data: &Data) -> Result<ExportResponse, Refused> {
         let mut request = Request::post(uri.clone())
             .body(self.body(data)?)
-            .map_err(|e| Refused::permanent(format!("cannot create a request for {uri}: {e}")))?;
+            .map_err(|e| Refused::permanent(format!("cannot create a request for {}: {e}", shown(uri))))?;
         *request.headers_mut() = self.exporter.headers.clone();
         self.signer.sign(request.headers_mut())?;
         let response = self.client.request(request).await.map_err(|e| {
-            Refused::retryable(format!("failed to make an HTTP request to {uri}: {}", e.reason))
+            Refused::retryable(format!("failed to make an HTTP request to {}: {}", shown(uri), e.reason))
         })?;
         let (status, headers) = (response.status(), response.headers().clone());
         let encoding = encoding_of(&headers);
@@ -77,7 +77,7 @@ impl Sender {
         if status.is_success() {
             let decoded = body.and_then(|bytes| decode(encoding, signal, &bytes));
             return decoded
-                .map_err(|e| Refused::permanent(format!("{uri} responded with {status}, but {e}")));
+                .map_err(|e| Refused::permanent(format!("{} responded with {status}, but {e}", shown(uri))));
         }
         let message = body.ok().and_then(|bytes| message(encoding, &bytes)).unwrap_or_default();
         Err(refused(uri, status, &headers, &message))
@@ -171,10 +171,15 @@ fn message(encoding: Option<PayloadEncoding>, bytes: &[u8]) -> Option<String> {
     Some(message).filter(|m| !m.is_empty())
 }
 
+/// Returns a URL without its secrets.
+fn shown(uri: &Uri) -> String {
+    config::redact_url(&uri.to_string()).into_owned()
+}
+
 /// Converts a response without success. A 429 without `Retry-After` gets a zero delay, which makes it retryable.
 fn refused(uri: &Uri, status: StatusCode, headers: &HeaderMap, message: &str) -> Refused {
     let colon = if message.is_empty() { "" } else { ": " };
-    let reason = format!("request to {uri} responded with HTTP status {status}{colon}{message}");
+    let reason = format!("request to {} responded with HTTP status {status}{colon}{message}", shown(uri));
     let value = headers.get(header::RETRY_AFTER).filter(|_| THROTTLING.contains(&status));
     let delay = value.and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
     let is_throttled = status == StatusCode::TOO_MANY_REQUESTS;
@@ -214,6 +219,14 @@ mod tests {
                 assert_eq!(refused.retry_after, want.map(Duration::from_secs), "{code}");
             }
         }
+    }
+
+    #[test]
+    fn errors_do_not_contain_the_secrets_of_the_url() {
+        let uri = Uri::from_static("http://user:secret@h:1/v1/traces?key=secret");
+        let refused = refused(&uri, StatusCode::BAD_REQUEST, &HeaderMap::new(), "");
+        let expected = "http://[REDACTED]@h:1/v1/traces?key=[REDACTED]";
+        assert!(refused.reason.contains(expected) && !refused.reason.contains("secret"), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! htpasswd files: a user and an encoded password per line, in the formats that the Collector's library supports.
 //!
-//! Passwords are compared in constant time, and an unknown user takes as long as a known one.
+//! Passwords are compared in constant time. A wrong password takes as long for every user, whatever the encoding of theirs, and
+//! for names that are no user's: the password is compared with one of each encoding.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,22 @@ use super::md5_crypt::md5_crypt;
 
 /// Users and their encoded passwords.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Htpasswd(BTreeMap<String, Password>);
+pub(crate) struct Htpasswd {
+    users: BTreeMap<String, Password>,
+    /// One of the passwords of each cost.
+    samples: BTreeMap<Cost, Password>,
+}
+
+/// What determines how long it takes to verify a password: its encoding, and its number of rounds where that varies.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Cost {
+    Plain,
+    Sha1,
+    Md5,
+    Bcrypt(u32),
+    Sha256(u32),
+    Sha512(u32),
+}
 
 /// An encoded password.
 #[derive(Clone, PartialEq)]
@@ -64,30 +80,38 @@ impl Htpasswd {
                 None => invalid += 1,
             }
         }
-        (Htpasswd(users), invalid)
+        (Htpasswd::of(users), invalid)
+    }
+
+    fn of(users: BTreeMap<String, Password>) -> Self {
+        let samples = users.values().map(|password| (password.cost(), password.clone())).collect();
+        Htpasswd { users, samples }
     }
 
     /// Adds the users of `later`, which override those of the same name.
     pub(crate) fn merged(mut self, later: &Htpasswd) -> Self {
-        self.0.extend(later.0.clone());
-        self
+        self.users.extend(later.users.clone());
+        Htpasswd::of(self.users)
     }
 
-    /// Returns true if the user exists and has this password.
+    /// Returns true if the user exists and has this password. This takes as long for every user and every other name.
     pub(crate) fn verify(&self, user: &str, password: &str) -> bool {
-        match self.0.get(user) {
-            Some(encoded) => encoded.verify(password),
-            None => {
-                // As slow as for an existing user.
-                let _ = self.0.values().next().is_some_and(|other| other.verify(password));
-                false
-            }
-        }
+        let compared = self.compared(user).map(|(encoded, is_own)| encoded.verify(password) & is_own);
+        compared.fold(false, |is_right, found| is_right | found)
+    }
+
+    /// Returns the passwords that are compared for a user, one of each cost, and which of them is the user's own.
+    fn compared(&self, user: &str) -> impl Iterator<Item = (&Password, bool)> {
+        let own = self.users.get(user).map(|password| (password.cost(), password));
+        self.samples.iter().map(move |(cost, sample)| match own {
+            Some((of_own, own)) if of_own == *cost => (own, true),
+            _ => (sample, false),
+        })
     }
 
     /// Returns true if verification takes milliseconds by design.
     pub(crate) fn is_slow(&self) -> bool {
-        self.0.values().any(|p| !matches!(p, Password::Plain(_) | Password::Sha1 { .. }))
+        self.samples.keys().any(|cost| !matches!(cost, Cost::Plain | Cost::Sha1))
     }
 }
 
@@ -96,6 +120,19 @@ impl Password {
         match PARSERS.iter().find(|(prefix, _)| encoded.starts_with(prefix)) {
             Some((_, parse)) => parse(encoded),
             None => Some(Password::Plain(encoded.to_owned())),
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        match self {
+            Password::Plain(_) => Cost::Plain,
+            Password::Sha1 { .. } => Cost::Sha1,
+            Password::Md5 { .. } => Cost::Md5,
+            Password::Bcrypt(encoded) => {
+                Cost::Bcrypt(encoded.parse::<bcrypt::HashParts>().map_or(0, |parts| parts.get_cost()))
+            }
+            Password::ShaCrypt(encoded) if encoded.starts_with("$5$") => Cost::Sha256(rounds(encoded)),
+            Password::ShaCrypt(encoded) => Cost::Sha512(rounds(encoded)),
         }
     }
 
@@ -153,6 +190,12 @@ fn sha_crypt(text: &str) -> Option<Password> {
     let ([_, _, salt, _] | [_, _, _, salt, _]) = parts.as_mut_slice() else { return None };
     *salt = salt.get(..SALT_MAX).unwrap_or(salt);
     Some(Password::ShaCrypt(parts.join("$")))
+}
+
+/// Returns the rounds of `$id$[rounds=number$]salt$digest`, 0 for the usual number.
+fn rounds(encoded: &str) -> u32 {
+    let rounds = encoded.split('$').find_map(|part| part.strip_prefix("rounds="));
+    rounds.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -214,7 +257,7 @@ mod tests {
             "ann:$2y$05$short",
         ] {
             let (users, invalid) = Htpasswd::read(bad);
-            assert_eq!((invalid, users.0.len()), (1, 0), "{bad}");
+            assert_eq!((invalid, users.users.len()), (1, 0), "{bad}");
         }
     }
 
@@ -224,6 +267,22 @@ mod tests {
         assert!(file.verify("ann", "two") && !file.verify("ann", "one"));
         let all = file.merged(&Htpasswd::read("ann:three").0);
         assert!(all.verify("ann", "three") && all.verify("bob", "b"));
-        assert_eq!(format!("{all:?}"), r#"Htpasswd({"ann": [REDACTED], "bob": [REDACTED]})"#);
+        assert!(!format!("{all:?}").contains("three"), "{all:?}");
+    }
+
+    /// Users with plain passwords were refused in less than a millisecond, and other names in 66 ms.
+    #[test]
+    fn a_wrong_password_costs_the_same_for_every_name() {
+        let lines = ENCODED.iter().enumerate().map(|(at, (encoded, _))| format!("user{at}:{encoded}\n"));
+        let (users, _) = Htpasswd::read(&lines.collect::<String>());
+        let costs = |user: &str| users.compared(user).map(|(encoded, _)| encoded.cost()).collect::<Vec<_>>();
+        let of_unknown = costs("unknown");
+        assert_eq!(of_unknown.len(), users.samples.len());
+        for user in users.users.keys() {
+            assert_eq!(costs(user), of_unknown, "{user}");
+            assert_eq!(users.compared(user).filter(|(_, is_own)| *is_own).count(), 1, "{user}");
+        }
+        assert!(users.samples.contains_key(&Cost::Bcrypt(4)));
+        assert!(users.samples.contains_key(&Cost::Sha512(10_000)));
     }
 }

@@ -15,11 +15,17 @@ const DEPTH_MAX: usize = 150;
 pub struct JsonError {
     at: usize,
     what: String,
+    is_too_large: bool,
 }
 
 impl JsonError {
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Self {
-        JsonError { at, what: what.into() }
+        JsonError { at, what: what.into(), is_too_large: false }
+    }
+
+    /// Returns true if the data would take too much memory.
+    pub fn is_too_large(&self) -> bool {
+        self.is_too_large
     }
 }
 
@@ -29,11 +35,15 @@ pub struct JsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    /// Memory for the messages that were read so far, without their texts.
+    decoded_bytes: usize,
+    decoded_bytes_max: usize,
 }
 
 impl<'a> JsonReader<'a> {
-    pub(crate) fn over(bytes: &'a [u8]) -> Self {
-        JsonReader { bytes, at: 0, depth: 0 }
+    /// Begins to read a text whose messages may take `decoded_bytes_max` bytes of memory.
+    pub(crate) fn over(bytes: &'a [u8], decoded_bytes_max: usize) -> Self {
+        JsonReader { bytes, at: 0, depth: 0, decoded_bytes: 0, decoded_bytes_max }
     }
 
     /// Returns the offset of the next value in bytes.
@@ -52,6 +62,7 @@ impl<'a> JsonReader<'a> {
 
     /// Reads an object into a message. The last of duplicate fields is used.
     pub(crate) fn message<M: Message>(&mut self) -> Result<M, JsonError> {
+        self.add(size_of::<M>())?;
         let mut message = M::default();
         self.nest(b'{', b'}', "an object", |reader| {
             let name = reader.text()?;
@@ -62,6 +73,15 @@ impl<'a> JsonReader<'a> {
             reader.skip()
         })?;
         Ok(message)
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), JsonError> {
+        self.decoded_bytes = self.decoded_bytes.saturating_add(bytes);
+        if self.decoded_bytes <= self.decoded_bytes_max {
+            return Ok(());
+        }
+        let what = format!("decoded, the message takes more than {} bytes", self.decoded_bytes_max);
+        Err(JsonError { is_too_large: true, ..JsonError::new(self.at, what) })
     }
 
     /// Reads a list; `item` reads each of its values.

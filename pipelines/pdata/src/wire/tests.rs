@@ -2,8 +2,9 @@
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
-use opentelemetry_proto::tonic::metrics::v1::MetricsData;
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData};
+use opentelemetry_proto::tonic::profiles::v1development::{Profile, Sample};
+use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
@@ -22,7 +23,7 @@ fn decoded(signal: Signal, bytes: &[u8]) -> Option<usize> {
 }
 
 fn same(signal: Signal, bytes: &[u8]) {
-    let walked = check(signal, bytes).unwrap();
+    let walked = check(signal, bytes, usize::MAX);
     assert_eq!(walked.ok(), decoded(signal, bytes), "{signal:?} {bytes:02x?}: {walked:?}");
 }
 
@@ -94,6 +95,57 @@ proptest! {
     }
 }
 
+/// Returns the smallest limit with which `decode` accepts.
+fn needed(decode: impl Fn(usize) -> bool) -> usize {
+    let (mut refused, mut accepted) = (0, 1 << 30);
+    assert!(decode(accepted));
+    while accepted - refused > 1 {
+        let middle = refused.midpoint(accepted);
+        *(if decode(middle) { &mut accepted } else { &mut refused }) = middle;
+    }
+    accepted
+}
+
+#[test]
+fn empty_items_take_the_memory_of_their_type() {
+    const ITEMS: usize = 100_000;
+    let items = delimited(2, &[]).repeat(ITEMS);
+    let samples = wrapped(&items);
+    let spans = delimited(1, &delimited(2, &items));
+    let texts = delimited(2, &delimited(5, &[]).repeat(ITEMS));
+    for (signal, bytes, item_bytes) in [
+        (Signal::Traces, &spans, size_of::<Span>()),
+        (Signal::Logs, &spans, size_of::<LogRecord>()),
+        (Signal::Metrics, &spans, size_of::<Metric>()),
+        (Signal::Profiles, &spans, size_of::<Profile>()),
+        (Signal::Profiles, &samples, size_of::<Sample>()),
+        (Signal::Profiles, &texts, size_of::<String>()),
+    ] {
+        let decode = |max| Data::decode_within(signal, &bytes[..], max);
+        let memory = needed(|max| decode(max).is_ok());
+        assert!((ITEMS * item_bytes..ITEMS * item_bytes + 1_000).contains(&memory), "{signal:?} {memory}");
+        assert!(decode(memory - 1).unwrap_err().is_too_large());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn protobuf_takes_as_much_memory_as_json(entropy in vec(any::<u8>(), 0..400)) {
+        for signal in Signal::STABLE {
+            let data = crate::testing::data(signal, &entropy);
+            let (mut proto, json) = (Vec::new(), crate::json::encode(&data));
+            data.encode(&mut proto);
+            let of_json = needed(|max| crate::json::decode_within(signal, &json, max).is_ok());
+            let of_proto = needed(|max| Data::decode_within(signal, &proto[..], max).is_ok());
+            // Of protobuf, the lists of numbers and texts count, too.
+            let lists = of_proto.saturating_sub(of_json);
+            prop_assert!(of_proto >= of_json && lists <= 24 * json.len(), "{signal:?}: {of_proto} {of_json}");
+        }
+    }
+}
+
 /// Returns a log record whose body is nested `times` times.
 fn nested(times: usize) -> Vec<u8> {
     let array =
@@ -107,8 +159,8 @@ fn nested(times: usize) -> Vec<u8> {
 #[test]
 fn the_nesting_limit_is_that_of_the_decoder() {
     (44..52).for_each(|times| same(Signal::Logs, &nested(times)));
-    assert_eq!(check(Signal::Logs, &nested(10)), Some(Ok(1)));
-    assert_eq!(check(Signal::Logs, &nested(60)), Some(Err(WireError::Depth)));
+    assert_eq!(check(Signal::Logs, &nested(10), usize::MAX), Ok(1));
+    assert_eq!(check(Signal::Logs, &nested(60), usize::MAX), Err(WireError::Depth));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use transport::compress::{Compression, DecompressError};
 use transport::query::parameters;
 use transport::serve::{Handler, ServerSettings};
 
-use crate::config::HttpConfig;
+use crate::config::{HttpConfig, decoded_bytes_max};
 use crate::sink::Sink;
 use cors::Cors;
 use response::{HttpError, success, text};
@@ -185,7 +185,7 @@ impl Inner {
                 compression.decompress(&body, self.body_bytes_max).map_err(HttpError::decompress)?.into()
             }
         };
-        let data = encoding.decode(signal, body)?;
+        let data = encoding.decode(signal, body, decoded_bytes_max(self.body_bytes_max))?;
         self.sink.consume(context, data).await.map_err(HttpError::refused)
     }
 
@@ -230,16 +230,22 @@ impl Encoding {
         }
     }
 
-    fn decode(self, signal: Signal, body: Bytes) -> Result<Data, HttpError> {
+    fn decode(self, signal: Signal, body: Bytes, decoded_bytes_max: usize) -> Result<Data, HttpError> {
         let name = signal.name();
-        match self {
-            Encoding::Json => pdata::json::decode(signal, &body).map_err(|e| {
-                HttpError::bad_request(format!("the body is not valid OTLP JSON of {name}: {e}"))
-            }),
-            Encoding::Proto => Data::decode(signal, body).map_err(|e| {
-                HttpError::bad_request(format!("the body is not valid OTLP protobuf of {name}: {e}"))
-            }),
-        }
+        let (decoded, format) = match self {
+            Encoding::Json => {
+                let data = pdata::json::decode_within(signal, &body, decoded_bytes_max);
+                (data.map_err(|e| (e.is_too_large(), e.to_string())), "JSON")
+            }
+            Encoding::Proto => {
+                let data = Data::decode_within(signal, body, decoded_bytes_max);
+                (data.map_err(|e| (e.is_too_large(), e.to_string())), "protobuf")
+            }
+        };
+        decoded.map_err(|(is_too_large, why)| match is_too_large {
+            true => HttpError::too_large(why),
+            false => HttpError::bad_request(format!("the body is not valid OTLP {format} of {name}: {why}")),
+        })
     }
 }
 
