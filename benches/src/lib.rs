@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "benchmarks are commands for the terminal")]
 
+pub mod agent;
 pub mod collectives;
 pub mod otlp;
 pub mod records;

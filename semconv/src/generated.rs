@@ -310,8 +310,12 @@ pub mod attribute {
     pub const WARPTAP_COLLECTIVE_ANOMALY: &str = "warptap.collective.anomaly";
     /// Outcome of an operation.
     pub const WARPTAP_COLLECTIVE_OUTCOME: &str = "warptap.collective.outcome";
+    /// Reason why a library file was evicted.
+    pub const WARPTAP_DISCOVERY_EVICTION_REASON: &str = "warptap.discovery.eviction.reason";
     /// Method by which the libraries of processes are found.
     pub const WARPTAP_DISCOVERY_METHOD: &str = "warptap.discovery.method";
+    /// Reason why a library file is not probed.
+    pub const WARPTAP_DISCOVERY_REFUSAL_REASON: &str = "warptap.discovery.refusal.reason";
     /// Reason why a call or a record was dropped.
     pub const WARPTAP_DROP_REASON: &str = "warptap.drop.reason";
     /// Reason why a record was not persisted or restored.
@@ -1239,6 +1243,31 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.discovery.eviction.reason`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapDiscoveryEvictionReason {
+        /// The file was attached and mapped, and its user had more than a quarter of the files.
+        OverShare,
+        /// The file was refused.
+        Refused,
+        /// The file was attached, and no process mapped it.
+        Unused,
+    }
+
+    impl WarptapDiscoveryEvictionReason {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapDiscoveryEvictionReason; 3] = [WarptapDiscoveryEvictionReason::OverShare, WarptapDiscoveryEvictionReason::Refused, WarptapDiscoveryEvictionReason::Unused];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapDiscoveryEvictionReason::OverShare => "over_share",
+                WarptapDiscoveryEvictionReason::Refused => "refused",
+                WarptapDiscoveryEvictionReason::Unused => "unused",
+            }
+        }
+    }
+
     /// Values of `warptap.discovery.method`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapDiscoveryMethod {
@@ -1261,10 +1290,47 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.discovery.refusal.reason`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapDiscoveryRefusalReason {
+        /// The file could not be looked up or opened.
+        Inaccessible,
+        /// There was a FIFO, a device or a symbolic link at the path of the file.
+        Irregular,
+        /// The file was not a readable ELF file.
+        Malformed,
+        /// The file had none of the functions.
+        NoFunctions,
+        /// The kernel rejected the probes.
+        NotAttached,
+        /// There was another file at the path of the file.
+        Replaced,
+        /// The tables of the file were larger than those of any library.
+        TooLarge,
+    }
+
+    impl WarptapDiscoveryRefusalReason {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapDiscoveryRefusalReason; 7] = [WarptapDiscoveryRefusalReason::Inaccessible, WarptapDiscoveryRefusalReason::Irregular, WarptapDiscoveryRefusalReason::Malformed, WarptapDiscoveryRefusalReason::NoFunctions, WarptapDiscoveryRefusalReason::NotAttached, WarptapDiscoveryRefusalReason::Replaced, WarptapDiscoveryRefusalReason::TooLarge];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapDiscoveryRefusalReason::Inaccessible => "inaccessible",
+                WarptapDiscoveryRefusalReason::Irregular => "irregular",
+                WarptapDiscoveryRefusalReason::Malformed => "malformed",
+                WarptapDiscoveryRefusalReason::NoFunctions => "no_functions",
+                WarptapDiscoveryRefusalReason::NotAttached => "not_attached",
+                WarptapDiscoveryRefusalReason::Replaced => "replaced",
+                WarptapDiscoveryRefusalReason::TooLarge => "too_large",
+            }
+        }
+    }
+
     /// Values of `warptap.drop.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapDropReason {
-        /// The call never returned.
+        /// The call never returned, or its process was excluded while it was under way.
         Abandoned,
         /// The map of durations was full.
         DurationsFull,
@@ -1609,60 +1675,72 @@ pub mod metric {
     pub const WARPTAP_DISCOVERY_ACTIVE: Gauge = Gauge(&METRICS_ROWS[60]);
     /// Time from the mapping of a library by a process to the attachment of all its probes.
     pub const WARPTAP_DISCOVERY_ARM_DURATION: Histogram = Histogram(&METRICS_ROWS[61]);
+    /// Number of library files that were evicted, because there are 1,024 of their kind.
+    pub const WARPTAP_DISCOVERY_FILES_EVICTED: Counter = Counter(&METRICS_ROWS[62]);
+    /// Number of verdicts that a file with the name of a library is not probed.
+    pub const WARPTAP_DISCOVERY_FILES_REFUSED: Counter = Counter(&METRICS_ROWS[63]);
     /// Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.
-    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[62]);
+    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[64]);
+    /// Number of times the scan of a process was postponed, because scans of processes of the same user took too long.
+    pub const WARPTAP_DISCOVERY_SCANS_POSTPONED: Counter = Counter(&METRICS_ROWS[65]);
     /// Number of processes that ended before a library that they had mapped was probed. None of their calls was observed.
-    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[63]);
+    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[65]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[68]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[66]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[69]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[68]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[71]);
     /// Share of the time for which the probes of a class of functions are attached to the process.
-    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[69]);
+    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[72]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[73]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[71]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[75]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[73]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[76]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[77]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[75]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[78]);
     /// Largest share of its time that a thread of the process may have spent in probes in the last second.
-    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[76]);
+    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[79]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[77]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[80]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[78]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[81]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[79]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[82]);
     /// Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.
-    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[80]);
+    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[83]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[81]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[84]);
     /// Time during which a library of the process was mapped and its probes were not attached. Its calls in this time are missing.
-    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[82]);
+    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[85]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[83]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[86]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[84]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[87]);
     /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
-    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[85]);
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[88]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[86]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[89]);
+    /// Number of records of excluded processes that were discarded.
+    pub const WARPTAP_SELECTION_DISCARDED: Counter = Counter(&METRICS_ROWS[90]);
+    /// Number of processes that use a GPU library and are excluded by the configuration key `processes`.
+    pub const WARPTAP_SELECTION_EXCLUDED: Gauge = Gauge(&METRICS_ROWS[91]);
+    /// Number of excluded processes whose calls are recorded and discarded, because the kernel's filter of 4,096 processes was full.
+    pub const WARPTAP_SELECTION_UNFILTERED: Counter = Counter(&METRICS_ROWS[92]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[87]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[93]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[88]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[94]);
 }
 
 /// The collector's own metrics.
@@ -1970,7 +2048,9 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.analysis.entry", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
     Attribute { key: "warptap.collective.anomaly", values: &["dispute", "group_not_ended", "group_overflow", "group_not_started", "late_attached", "lost", "rank_replaced", "round_evicted", "round_stale", "unaligned", "unknown_event", "unknown_size", "wait_unarmed"], is_upstream: false },
     Attribute { key: "warptap.collective.outcome", values: &["captured", "completed", "ended", "expired", "failed", "evicted", "nested", "polled"], is_upstream: false },
+    Attribute { key: "warptap.discovery.eviction.reason", values: &["over_share", "refused", "unused"], is_upstream: false },
     Attribute { key: "warptap.discovery.method", values: &["mappings", "scans"], is_upstream: false },
+    Attribute { key: "warptap.discovery.refusal.reason", values: &["inaccessible", "irregular", "malformed", "no_functions", "not_attached", "replaced", "too_large"], is_upstream: false },
     Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
     Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
@@ -1985,7 +2065,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 89] = [
+static METRICS_ROWS: [Metric; 95] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2705,10 +2785,38 @@ static METRICS_ROWS: [Metric; 89] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.discovery.files.evicted",
+        unit: "{file}",
+        instrument: Instrument::Counter,
+        description: "Number of library files that were evicted, because there are 1,024 of their kind.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_DISCOVERY_EVICTION_REASON, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.files.refused",
+        unit: "{verdict}",
+        instrument: Instrument::Counter,
+        description: "Number of verdicts that a file with the name of a library is not probed.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_DISCOVERY_REFUSAL_REASON, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.discovery.mappings.lost",
         unit: "{mapping}",
         instrument: Instrument::Counter,
         description: "Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.scans.postponed",
+        unit: "{scan}",
+        instrument: Instrument::Counter,
+        description: "Number of times the scan of a process was postponed, because scans of processes of the same user took too long.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2917,6 +3025,30 @@ static METRICS_ROWS: [Metric; 89] = [
         unit: "{segment}",
         instrument: Instrument::Counter,
         description: "Number of segments that belong to no step, because their process ended before most of the step.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.selection.discarded",
+        unit: "{record}",
+        instrument: Instrument::Counter,
+        description: "Number of records of excluded processes that were discarded.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.selection.excluded",
+        unit: "{process}",
+        instrument: Instrument::Gauge,
+        description: "Number of processes that use a GPU library and are excluded by the configuration key `processes`.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.selection.unfiltered",
+        unit: "{process}",
+        instrument: Instrument::Counter,
+        description: "Number of excluded processes whose calls are recorded and discarded, because the kernel's filter of 4,096 processes was full.",
         attributes: &[],
         stability: Stability::Development,
     },

@@ -9,34 +9,27 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use benches::agent::{self, Agent, Killed};
 use benches::{Promise, median};
 
 const SECONDS: u64 = 6;
 const ROUNDS: usize = 3;
 
 fn main() -> anyhow::Result<()> {
-    let warptap = std::env::current_exe()?.with_file_name("warptap");
-    if !warptap.exists() {
-        eprintln!("skipped: there is no {}: build it first", warptap.display());
-        return Ok(());
-    }
+    let warptap = match agent::binary() {
+        Ok(warptap) => warptap,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return Ok(());
+        }
+    };
     let dir = tempfile::tempdir()?;
     let bench = Bench { warptap, dir: dir.path().to_owned() };
-    if !Command::new(&bench.warptap)
-        .arg("check")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?
-        .success()
-    {
-        eprintln!("skipped: this machine or user cannot watch GPU processes: run warptap check");
-        return Ok(());
-    }
     bench.launches()?;
     bench.processes()
 }
@@ -44,16 +37,6 @@ fn main() -> anyhow::Result<()> {
 struct Bench {
     warptap: PathBuf,
     dir: PathBuf,
-}
-
-/// A child process that is killed on drop.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
 }
 
 /// Returns the script of a server with fifty steps per second, for any number of launches.
@@ -66,21 +49,11 @@ fn script(launches: u64) -> String {
 }
 
 impl Bench {
-    fn agent(&self) -> anyhow::Result<Killed> {
+    fn agent(&self) -> anyhow::Result<Agent> {
         let config = self.dir.join("agent.yaml");
-        let text = "receivers:\n  gpu:\n    pin:\n      enabled: false\n    overhead:\n      budget: 100%\nexporters:\n  file:\n    path: /dev/null\nservice:\n  telemetry:\n    logs:\n      level: info\n  \
-                    pipelines:\n    metrics:\n      receivers: [gpu]\n      exporters: [file]\n    traces:\n      receivers: [gpu]\n      \
-                    exporters: [file]\n    logs:\n      receivers: [gpu]\n      exporters: [file]\n";
-        fs::write(&config, text)?;
-        let mut child =
-            Command::new(&self.warptap).arg("--config").arg(&config).stderr(Stdio::piped()).spawn()?;
-        let log = child.stderr.take().context("no log")?;
-        let mut lines = BufReader::new(log).lines();
-        let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Everything is ready"));
-        anyhow::ensure!(ready, "the agent did not start");
-        // Its log must not block it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(Killed(child))
+        let receiver = "    pin:\n      enabled: false\n    overhead:\n      budget: 100%\n";
+        fs::write(&config, agent::config(receiver))?;
+        Agent::start(&self.warptap, &config)
     }
 
     fn player(&self, script: &Path) -> anyhow::Result<Killed> {
@@ -120,9 +93,9 @@ impl Bench {
         sleep(Duration::from_secs(3));
         player.0.stdin.as_mut().context("no input")?.write_all(b"go\n")?;
         sleep(Duration::from_secs(1));
-        let before = cpu_seconds(agent.0.id())?;
+        let before = agent.cpu_seconds()?;
         sleep(Duration::from_secs(SECONDS - 2));
-        Ok((cpu_seconds(agent.0.id())? - before) / (SECONDS - 2) as f64)
+        Ok((agent.cpu_seconds()? - before) / (SECONDS - 2) as f64)
     }
 
     fn processes(&self) -> anyhow::Result<()> {
@@ -135,23 +108,9 @@ impl Bench {
             player.0.stdin.as_mut().context("no input")?.write_all(b"go\n")?;
         }
         sleep(Duration::from_secs(SECONDS));
-        let status = fs::read_to_string(format!("/proc/{}/status", agent.0.id()))?;
-        let kib: f64 = field(&status, "VmRSS:").context("no VmRSS")?;
-        Promise { what: "MB resident with 64 traced processes", at_most: 40.0 }.print(kib * 1024.0 / 1e6);
+        let (resident, _) = agent.resident()?;
+        Promise { what: "MB resident with 64 traced processes", at_most: 40.0 }
+            .print(resident.total() * 1.048_576);
         Ok(())
     }
-}
-
-fn field(status: &str, name: &str) -> Option<f64> {
-    status.lines().find_map(|l| l.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns the CPU seconds of all threads (proc_pid_schedstat(5)).
-fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let mut ns = 0.0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
-        ns += text.split_whitespace().next().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-    }
-    Ok(ns / 1e9)
 }

@@ -67,6 +67,8 @@ fn fill(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, frame: &mut Arg
 fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let (task, regs) = (Task::current(), Regs::new(raw));
     let calls = match maps::hot_calls(task.pid, task.tid) {
+        // A process that user space excludes after its first calls still has the slot.
+        Some(_) if !process::is_traced(&task) => return None,
         Some(calls) => calls,
         None => calls_of(task.pid, task.tid, cookie.id())?,
     };
@@ -211,7 +213,7 @@ fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let Some(at) = at else {
         // A call that moves data within another has no frame.
         let is_suppressed = cookie.is_operation() && calls.depth != 0;
-        return if is_suppressed { count_return() } else { count_unseen(task.pid, task.tid) };
+        return if is_suppressed { maps::count_return() } else { count_unseen(task.pid, task.tid) };
     };
     let start_ns = calls.start_ns;
     let record = &mut calls.frames[at & (FRAMES - 1)].record;
@@ -244,22 +246,15 @@ fn send(record: &ArgsRecord) -> Option<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_full() -> Option<()> {
-    let _ = count_return();
+    let _ = maps::count_return();
     maps::count_drop(DropReason::RingFull)
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn count_return() -> Option<()> {
-    maps::counters()?.returns.fetch_add(1, Relaxed);
-    None
 }
 
 /// Counts a return without an entry, if the process is traced.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_unseen(pid: u32, tid: u32) -> Option<()> {
-    let _ = count_return();
+    let _ = maps::count_return();
     process::find(&Task { pid, tid })?;
     maps::count(SelfCounter::UnmatchedReturn);
     None
@@ -269,9 +264,10 @@ fn count_unseen(pid: u32, tid: u32) -> Option<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn record_with_memory(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
-    let tid = Task::current().tid;
+    let task = Task::current();
+    let tid = task.tid;
     let record = &mut calls.frames[at & (FRAMES - 1)].record;
-    record.device = device(tid);
+    record.device = process::device(&task) as i32 - 1;
     let is_long = cookie.has_long_args() || (cookie.records_written() && calls.waiting != 0);
     let handle = match is_long {
         true => send_long(cookie, calls, at, tid)?,
@@ -375,12 +371,4 @@ fn read_written(calls: &mut Calls, out: &mut LongArgsRecord) -> u32 {
         calls.waiting = 0;
     }
     16 * OUTS as u32
-}
-
-/// Returns the thread's current device, -1 if it was never set.
-#[inline(always)]
-fn device(tid: u32) -> i32 {
-    let Some(thread) = maps::THREADS.get_ptr(&tid) else { return -1 };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    unsafe { (*thread).device as i32 - 1 }
 }

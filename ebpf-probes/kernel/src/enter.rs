@@ -1,6 +1,8 @@
 //! Entry of a timed call: filters it, counts the hit, folds the work it enqueues and pushes a frame for its return.
 //! Launches without a return probe are handled in [`crate::launch`].
 
+use core::mem::MaybeUninit;
+
 use probe_abi::atomic::{AtomicU64, Relaxed};
 
 use aya_ebpf::EbpfContext as _;
@@ -37,7 +39,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         return maps::count_suppressed();
     }
     process::count_hit(&task, cookie.id());
-    let args = Args::read(&regs, needs_stack(cookie));
+    let mut args = MaybeUninit::uninit();
+    let args = Args::read(&mut args, &regs, needs_stack(cookie));
     let call = Call { cookie, task, args, raw: ctx.regs };
     call.push(regs.entry_sp())
 }
@@ -49,15 +52,15 @@ fn needs_stack(cookie: Cookie) -> bool {
         || (!cookie.is_direction_fixed() && Args::is_on_stack(ArgPos(cookie.direction_arg() as u8)))
 }
 
-struct Call {
+struct Call<'a> {
     cookie: Cookie,
     task: Task,
-    args: Args,
+    args: &'a Args,
     /// Registers, for launches.
     raw: *mut pt_regs,
 }
 
-impl Call {
+impl Call<'_> {
     #[inline(always)]
     fn stream(&self) -> u64 {
         match self.cookie.stream() {
@@ -157,7 +160,7 @@ impl Call {
         if self.cookie.enqueues() && self.enqueue(stream).is_none() {
             return maps::count_drop(DropReason::StreamsFull);
         }
-        let Some(thread) = maps::thread(self.task.tid) else {
+        let Some(thread) = maps::thread(self.task.pid, self.task.tid) else {
             return maps::count_drop(DropReason::ThreadsFull);
         };
         frames::unwind(&mut thread.depth, &thread.frames, sp);
@@ -242,7 +245,7 @@ impl Call {
     #[inline(always)]
     fn prepare_device_sync(&self, frame: &mut Frame) {
         let Some(process) = process::find(&self.task) else { return };
-        let device = process::device(self.task.tid);
+        let device = process::device(&self.task);
         frame.slots.store(0, Relaxed);
         for (at, slot) in process.active.iter().enumerate() {
             if slot.taken.load(Relaxed) != 0 {

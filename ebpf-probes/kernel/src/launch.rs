@@ -194,7 +194,7 @@ fn arm(fold: &StreamFold, key: &StreamKey) -> Option<()> {
 pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
     let task = Task { pid: key.pid, tid };
     fold.begin(&task.stamp());
-    fold.set_device(process::device(tid));
+    fold.set_device(process::device(&task));
     if let Some(process) = process::find(&task) {
         process::add_active(process, key);
         if key.is_own_default() {

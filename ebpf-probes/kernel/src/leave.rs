@@ -1,6 +1,6 @@
 //! Return of a timed call: counts its duration, ends the steps that it waited for, records it and counts its outcome.
 
-use probe_abi::atomic::Relaxed;
+use probe_abi::atomic::{AtomicU64, Relaxed};
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
@@ -32,23 +32,20 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let task = Task::current();
-    let counters = maps::counters()?;
-    counters.returns.fetch_add(1, Relaxed);
     let regs = Regs::new(ctx.regs);
     if cookie.is_driver() && process::is_runtime(&task, regs.returned_to()) {
-        return None;
+        return maps::count_return();
     }
-    let Some(thread) = maps::THREADS.get_ptr_mut(&task.tid) else {
+    let Some(thread) = maps::known_thread(task.pid, task.tid) else {
         return count_unmatched(task.pid, task.tid);
     };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let thread = unsafe { &mut *thread };
     let at = frames::pop(&mut thread.depth, &thread.frames, cookie, regs.entry_sp_of_return());
     let Some(at) = at else {
         // A driver call within a runtime call was suppressed at its entry and has no frame.
         let is_suppressed = cookie.is_driver() && thread.depth != 0;
-        return if is_suppressed { None } else { count_unmatched(task.pid, task.tid) };
+        return if is_suppressed { maps::count_return() } else { count_unmatched(task.pid, task.tid) };
     };
+    let at = unknown(&thread.scratch.ns, at as u64) as usize & (FRAMES - 1);
     let (now_ns, result) = (now_ns(), regs.return_value() as u32);
     let failed = cookie.has_failed(result);
     if cookie.is(Action::Query) {
@@ -67,12 +64,20 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     let detail = if cookie.is(Action::Query) { Detail::NONE } else { process::detail(task.pid) };
     let weight = detail.weight(duration_ns, now_ns);
     if is_sum && weight == 0 {
-        match detail {
-            Detail::NONE => process::count_folded(&task),
-            _ => drop(counters.sampled_out.fetch_add(1, Relaxed)),
+        if detail != Detail::NONE {
+            maps::counters()?.sampled_out.fetch_add(1, Relaxed);
+            return Some(());
         }
-        return Some(());
+        process::count_folded(&task);
+        return maps::count_return();
     }
+    let verdict = Verdict::of(failed, is_reported, detail, weight) | Verdict::of_steps(cookie, result);
+    let (cookie, result, verdict) = (
+        Cookie(unknown(&frame.lost, cookie.0)),
+        unknown(&frame.lost, result.into()) as u32,
+        Verdict(unknown(&frame.lost, verdict)),
+    );
+    frame.lost.store(0, Relaxed);
     settle(&Return {
         cookie,
         task,
@@ -81,11 +86,62 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         frontier_sp: thread.frontier_sp,
         device: thread.device as i32 - 1,
         result,
-        failed,
-        is_reported,
-        detail: (detail, weight),
+        verdict,
         now_ns,
     })
+}
+
+/// Returns a value as it is read back from memory. The verifier follows each value of a variable that it knows, and all
+/// that follows for each; of memory in a map it knows nothing.
+#[inline(always)]
+fn unknown(memory: &AtomicU64, value: u64) -> u64 {
+    memory.store(value, Relaxed);
+    memory.load(Relaxed)
+}
+
+/// What a return leads to, as bits of one word.
+#[derive(Clone, Copy)]
+struct Verdict(u64);
+
+impl Verdict {
+    const FAILED: u64 = 1;
+    const REPORTED: u64 = 2;
+    const SAMPLED: u64 = 4;
+    const ENDS_STEPS: u64 = 8;
+    const STEP_FLAGS_AT: u32 = 8;
+    const WEIGHT_AT: u32 = 32;
+
+    #[inline(always)]
+    fn of(failed: bool, is_reported: bool, detail: Detail, weight: u32) -> u64 {
+        u64::from(failed) * Verdict::FAILED
+            | u64::from(is_reported) * Verdict::REPORTED
+            | u64::from(detail != Detail::NONE) * Verdict::SAMPLED
+            | u64::from(weight) << Verdict::WEIGHT_AT
+    }
+
+    /// Returns the bits about the steps that a call ends.
+    #[inline(always)]
+    fn of_steps(cookie: Cookie, result: u32) -> u64 {
+        u64::from(cookie.ends_steps(result)) * Verdict::ENDS_STEPS
+            | u64::from(cookie.step_flags()) << Verdict::STEP_FLAGS_AT
+    }
+
+    #[inline(always)]
+    fn is(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Flags of the records of steps that the call ends.
+    #[inline(always)]
+    fn step_flags(self) -> u32 {
+        (self.0 >> Verdict::STEP_FLAGS_AT) as u32 & 0xff
+    }
+
+    /// Weight of the record of the call if it is sampled; 0 if it gets none.
+    #[inline(always)]
+    fn weight(self) -> u32 {
+        (self.0 >> Verdict::WEIGHT_AT) as u32
+    }
 }
 
 /// Follows a wait by polling. Only the query that ends such a wait ends a step, or any query of a stream whose steps
@@ -127,6 +183,7 @@ fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_unmatched(pid: u32, tid: u32) -> Option<()> {
+    let _ = maps::count_return();
     process::find(&Task { pid, tid })?;
     maps::count(SelfCounter::UnmatchedReturn);
     None
@@ -140,10 +197,7 @@ struct Return<'a> {
     frontier_sp: u64,
     device: i32,
     result: u32,
-    failed: bool,
-    is_reported: bool,
-    /// Sampling rate of the process and weight of this call.
-    detail: (Detail, u32),
+    verdict: Verdict,
     now_ns: u64,
 }
 
@@ -160,12 +214,20 @@ enum Outcome {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn settle(r: &Return<'_>) -> Option<()> {
-    let (process, counters) = (process::find(&r.task)?, maps::counters()?);
+    let Some(process) = process::find(&r.task) else {
+        // User space has excluded the process meanwhile.
+        let _ = maps::count_return();
+        return maps::count_drop(DropReason::Abandoned);
+    };
+    let counters = maps::counters()?;
     let returned = returned(r, process);
     let outcome = match outcome(r, process, &returned) {
         Outcome::Folded => sample(r, &returned),
         outcome => outcome,
     };
+    if outcome != Outcome::SampledOut {
+        counters.returns.fetch_add(1, Relaxed);
+    }
     match outcome {
         Outcome::Folded => process.folded.fetch_add(1, Relaxed),
         Outcome::Delivered => counters.delivered.fetch_add(1, Relaxed),
@@ -192,13 +254,16 @@ fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
 
 #[inline(always)]
 fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
-    let closed = if r.cookie.ends_steps(r.result) { close(r, process, returned) } else { Outcome::Folded };
-    let handle = match r.cookie.writes_handle() && !r.failed {
+    let closed = match r.verdict.is(Verdict::ENDS_STEPS) {
+        true => close(r, process, returned),
+        false => Outcome::Folded,
+    };
+    let handle = match r.cookie.writes_handle() && !r.verdict.is(Verdict::FAILED) {
         true => read_user(r.frame.handle).unwrap_or(0),
         false => r.frame.handle,
     };
     apply(r, process, handle);
-    if !r.failed && !r.is_reported {
+    if !r.verdict.is(Verdict::FAILED | Verdict::REPORTED) {
         return closed;
     }
     match emit::call(returned, handle, r.result, 0) {
@@ -211,10 +276,10 @@ fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Ou
 /// Records a folded call if it is sampled.
 #[inline(always)]
 fn sample(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
-    let weight = match r.detail {
-        (Detail::NONE, _) => return Outcome::Folded,
-        (_, 0) => return Outcome::SampledOut,
-        (_, weight) => weight,
+    let weight = match (r.verdict.is(Verdict::SAMPLED), r.verdict.weight()) {
+        (false, _) => return Outcome::Folded,
+        (true, 0) => return Outcome::SampledOut,
+        (true, weight) => weight,
     };
     let is_recorded = emit::has_space_for_samples()
         && emit::call(returned, r.frame.handle, r.result, Detail::flags(weight));
@@ -246,26 +311,28 @@ fn close_frontier(r: &Return<'_>, returned: &Returned<'_>) -> bool {
     if r.frontier_sp != r.frame.sp {
         return false;
     }
-    let flags = r.cookie.step_flags();
-    let mut closed = close_snapshot(returned, &r.frontier.own, flags);
+    let flags = r.verdict.step_flags();
+    r.frame.slots.store(0, Relaxed);
+    close_snapshot(returned, &r.frontier.own, flags);
     for snapshot in &r.frontier.waited.0 {
-        closed |= close_snapshot(returned, snapshot, flags);
+        close_snapshot(returned, snapshot, flags);
     }
-    closed != 0
+    r.frame.slots.load(Relaxed) != 0
 }
 
-/// Ends the step of one stream. Out of line, so that the verifier forgets its state at the return.
+/// Ends the step of one stream, and notes that in the frame's slots. Out of line, so that the verifier forgets its state
+/// at the return.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn close_snapshot(returned: &Returned<'_>, snapshot: &Snapshot, flags: u32) -> u64 {
+fn close_snapshot(returned: &Returned<'_>, snapshot: &Snapshot, flags: u32) {
     if snapshot.is_empty() {
-        return 0;
+        return;
     }
     let key = snapshot.key(returned.task.pid);
-    let Some(stream) = found(&key).filter(|stream| stream.closes(snapshot)) else { return 0 };
+    let Some(stream) = found(&key).filter(|stream| stream.closes(snapshot)) else { return };
     emit::step(returned, &key, &stream, snapshot, flags);
     stream.set_polled(flags == flag::POLLED);
-    1
+    returned.frame.slots.store(1, Relaxed);
 }
 
 /// Ends the step of every stream of the device that had open work.
@@ -370,8 +437,7 @@ fn end_capture(key: &StreamKey) {
 fn set_device(r: &Return<'_>, process: &ProcessFold) {
     let device = (r.frame.handle & 0x7fff_ffff) + 1;
     process::set_device(process, r.task.tid, device);
-    if let Some(thread) = maps::THREADS.get_ptr_mut(&r.task.tid) {
-        // SAFETY: only the thread itself changes its entry, and it runs this program now.
-        unsafe { (*thread).device = device };
+    if let Some(thread) = maps::known_thread(r.task.pid, r.task.tid) {
+        thread.device = device;
     }
 }

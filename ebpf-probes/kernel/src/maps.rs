@@ -17,7 +17,9 @@ use probe_abi::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DEVICES as HOT_DEVICES_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX,
     HOT_PROCESSES as HOT_PROCESSES_MAX, HotDevice,
 };
-use probe_abi::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
+use probe_abi::hot::{
+    HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream, THREADS as THREADS_MAX,
+};
 use probe_abi::ordinal::{Counted, ORDINALS as ORDINALS_MAX, Ordinals};
 use probe_abi::record::{
     Caller, Calls, EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey,
@@ -36,7 +38,8 @@ pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static PROCESSES: HashMap<u32, ProcessFold> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
 
-/// Processes that user space named: 1 to trace, 0 to ignore. Read when a process is first seen.
+/// Processes that user space named: 1 to trace, 0 to ignore. Read when a process is first seen. A 0 is removed when the
+/// process executes another program or ends. Full: user space discards the records of an excluded process.
 #[map]
 pub static FILTER: HashMap<u32, u64> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
 
@@ -74,9 +77,9 @@ pub static GRAPHS: HashMap<GraphKey, Contents> = HashMap::with_max_entries(GRAPH
 pub static DURATIONS: HashMap<OperationKey, OperationFold> =
     HashMap::with_max_entries(8192, BPF_F_NO_PREALLOC);
 
-/// Threads by thread id.
+/// Threads that make timed calls, each in one of a few slots. All of them in use: its calls are dropped.
 #[map]
-pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
+pub static THREADS: Array<ThreadFold> = Array::with_max_entries(THREADS_MAX, 0);
 
 /// Threads that make calls recorded with arguments, by thread id.
 #[map]
@@ -120,10 +123,6 @@ pub static NEW_STREAM: Array<StreamFold> = Array::with_max_entries(1, 0);
 /// A zeroed [`OperationFold`], from which map entries are created.
 #[map]
 pub static NEW_DURATIONS: Array<OperationFold> = Array::with_max_entries(1, 0);
-
-/// A zeroed [`ThreadFold`], from which map entries are created.
-#[map]
-pub static NEW_THREAD: Array<ThreadFold> = Array::with_max_entries(1, 0);
 
 /// A zeroed [`Caller`], from which map entries are created.
 #[map]
@@ -176,26 +175,78 @@ pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
     HOT_PROCESSES.get(HotProcess::slot(pid))
 }
 
-macro_rules! own_or_new {
-    ($name:ident, $map:ident, $new:ident, $value:ty) => {
-        /// Returns the entry for `tid`, adding a zeroed one if there is none; `None` if the map is full. Only the
-        /// thread itself may change it.
-        #[inline(always)]
-        pub fn $name(tid: u32) -> Option<&'static mut $value> {
-            if let Some(found) = $map.get_ptr_mut(&tid) {
-                // SAFETY: one thread, one program run at a time on it: uprobes do not nest. Lives as long as above.
-                return Some(unsafe { &mut *found });
-            }
-            let zeroes = $new.get(0)?;
-            let _ = $map.insert(&tid, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
-            // SAFETY: as above.
-            $map.get_ptr_mut(&tid).map(|found| unsafe { &mut *found })
-        }
-    };
+/// Returns the entry for `tid`, adding a zeroed one if there is none; `None` if the map is full. Only the thread itself may
+/// change it.
+#[inline(always)]
+fn caller(tid: u32) -> Option<&'static mut Caller> {
+    if let Some(found) = CALLERS.get_ptr_mut(&tid) {
+        // SAFETY: one thread, one program run at a time on it: uprobes do not nest. Lives as long as above.
+        return Some(unsafe { &mut *found });
+    }
+    let zeroes = NEW_CALLER.get(0)?;
+    let _ = CALLERS.insert(&tid, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
+    // SAFETY: as above.
+    CALLERS.get_ptr_mut(&tid).map(|found| unsafe { &mut *found })
 }
 
-own_or_new!(thread, THREADS, NEW_THREAD, ThreadFold);
-own_or_new!(caller, CALLERS, NEW_CALLER, Caller);
+/// Returns the state of a thread that has its first slot.
+#[inline(always)]
+fn first_slot(pid: u32, tid: u32) -> Option<&'static mut ThreadFold> {
+    let slot = THREADS.get_ptr_mut(ThreadFold::slots(tid).next()?)?;
+    // SAFETY: only the thread that owns a slot changes it. Lives as long as above.
+    unsafe { (*slot).is_of(pid, tid).then_some(&mut *slot) }
+}
+
+/// Returns the state of a thread that made timed calls before.
+#[inline(always)]
+pub fn known_thread(pid: u32, tid: u32) -> Option<&'static mut ThreadFold> {
+    match first_slot(pid, tid) {
+        Some(thread) => Some(thread),
+        None => other_slot(pid, tid),
+    }
+}
+
+/// Returns the state of a thread; `None` if it is new and all its slots are in use.
+#[inline(always)]
+pub fn thread(pid: u32, tid: u32) -> Option<&'static mut ThreadFold> {
+    match first_slot(pid, tid) {
+        Some(thread) => Some(thread),
+        None => any_slot(pid, tid),
+    }
+}
+
+/// Returns the state of a thread that may have another than its first slot.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn other_slot(pid: u32, tid: u32) -> Option<&'static mut ThreadFold> {
+    for at in ThreadFold::slots(tid) {
+        let slot = THREADS.get_ptr_mut(at)?;
+        // SAFETY: as above.
+        if unsafe { (*slot).is_of(pid, tid) } {
+            return Some(unsafe { &mut *slot });
+        }
+    }
+    None
+}
+
+/// Returns the state of a thread that may be new.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn any_slot(pid: u32, tid: u32) -> Option<&'static mut ThreadFold> {
+    if let Some(thread) = other_slot(pid, tid) {
+        return Some(thread);
+    }
+    for at in ThreadFold::slots(tid) {
+        let slot = THREADS.get_ptr_mut(at)?;
+        // SAFETY: as above; a slot that was claimed is this thread's.
+        if unsafe { (*slot).claim(pid, tid) } {
+            let thread = unsafe { &mut *slot };
+            thread.begin();
+            return Some(thread);
+        }
+    }
+    None
+}
 
 /// Returns the calls of a thread that has a hot slot.
 #[inline(always)]
@@ -255,6 +306,14 @@ pub fn count(counter: SelfCounter) {
 #[inline(never)]
 pub fn count_drop(reason: DropReason) -> Option<()> {
     counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
+    None
+}
+
+/// Counts a run of a return program. Returns `None`, so that a program can return the result.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub fn count_return() -> Option<()> {
+    counters()?.returns.fetch_add(1, Relaxed);
     None
 }
 

@@ -78,26 +78,32 @@ pub fn count_hit(task: &Task, row: u16) {
         hot.calls[row].fetch_add(1, Relaxed);
     } else if let Some(process) = find(task) {
         process.calls[row].fetch_add(1, Relaxed);
+    } else if let Some(counters) = maps::counters() {
+        counters.unattributed_hits.fetch_add(1, Relaxed);
     }
 }
 
-/// Counts a call that was folded and gets no record.
+/// Counts a call that was folded and gets no record. User space may have excluded its process meanwhile.
 #[inline(always)]
 pub fn count_folded(task: &Task) {
     if let Some(hot) = hot(task.pid) {
         hot.folded.fetch_add(1, Relaxed);
     } else if let Some(process) = find(task) {
         process.folded.fetch_add(1, Relaxed);
+    } else {
+        let _ = maps::count_drop(DropReason::Abandoned);
     }
 }
 
-/// Counts a folded launch.
+/// Counts a folded launch, as [`count_folded`] counts another call.
 #[inline(always)]
 pub fn count_launch(task: &Task) {
     if let Some(hot) = hot(task.pid) {
         hot.launches.fetch_add(1, Relaxed);
     } else if let Some(process) = find(task) {
         process.launches.fetch_add(1, Relaxed);
+    } else {
+        let _ = maps::count_drop(DropReason::Abandoned);
     }
 }
 
@@ -136,6 +142,21 @@ fn is_allowed(task: &Task) -> bool {
         Some(verdict) => verdict != 0,
         None => settings().is_some_and(|s| s.trace_all != 0),
     }
+}
+
+/// Removes the verdict of user space that the process is not to be traced: it was on the program that ends now.
+#[inline(always)]
+pub fn clear_exclusion(pid: u32) {
+    if is_excluded(pid) {
+        let _ = FILTER.remove(&pid);
+    }
+}
+
+/// Returns true if user space excluded the process.
+#[inline(always)]
+pub fn is_excluded(pid: u32) -> bool {
+    // SAFETY: as above.
+    FILTER.get_ptr(&pid).is_some_and(|verdict| unsafe { *verdict } == 0)
 }
 
 /// Adds a process if the filter or the settings let it be traced.
@@ -184,18 +205,15 @@ pub fn is_made_by_runtime(pid: u32, tid: u32, regs: *mut pt_regs) -> bool {
 /// Returns true if a runtime call of this thread is under way, as in a program that links the runtime statically.
 #[inline(always)]
 fn is_within_runtime(task: &Task, sp: u64) -> bool {
-    let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let thread = unsafe { &*thread };
+    let Some(thread) = maps::known_thread(task.pid, task.tid) else { return false };
     frames::top(thread.depth, &thread.frames)
         .is_some_and(|frame| frame.sp > sp && !Cookie(frame.cookie).is_driver())
 }
 
 /// Returns the thread's device, plus one; 0 if not known.
 #[inline(always)]
-pub fn device(tid: u32) -> u64 {
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    maps::THREADS.get_ptr(&tid).map_or(0, |thread| unsafe { (*thread).device })
+pub fn device(task: &Task) -> u64 {
+    maps::known_thread(task.pid, task.tid).map_or(0, |thread| thread.device)
 }
 
 /// Returns the handle of the thread's default streams.

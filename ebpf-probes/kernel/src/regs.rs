@@ -1,5 +1,7 @@
 //! Registers: the only file that depends on the architecture.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
 use probe_abi::record::ARGUMENTS;
@@ -20,15 +22,21 @@ pub struct Args([u64; POSITIONS]);
 impl Args {
     /// Reads the registers and, with `with_stack`, the first arguments on the stack.
     #[inline(always)]
-    pub fn read(regs: &Regs, with_stack: bool) -> Args {
-        let mut args = [0u64; POSITIONS];
-        regs.fill(&mut args);
-        if with_stack && let Ok(words) = read_user::<[u64; 3]>(regs.first_stack_argument()) {
-            args[IN_REGISTERS + 1] = words[0];
-            args[IN_REGISTERS + 2] = words[1];
-            args[IN_REGISTERS + 3] = words[2];
+    pub fn read<'a>(into: &'a mut MaybeUninit<Args>, regs: &Regs, with_stack: bool) -> &'a Args {
+        let first = into.as_mut_ptr().cast::<u64>();
+        for at in 0..POSITIONS {
+            // SAFETY: within the array. Volatile: else the stores become a call of memset, which writes single bytes.
+            unsafe { first.add(at).write_volatile(0) };
         }
-        Args(args)
+        // SAFETY: every word was written.
+        let args = unsafe { into.assume_init_mut() };
+        regs.fill(&mut args.0);
+        if with_stack && let Ok(words) = read_user::<[u64; 3]>(regs.first_stack_argument()) {
+            args.0[IN_REGISTERS + 1] = words[0];
+            args.0[IN_REGISTERS + 2] = words[1];
+            args.0[IN_REGISTERS + 3] = words[2];
+        }
+        args
     }
 
     /// Returns the argument at `position`; 0 for none.

@@ -43,7 +43,8 @@ counters! {
         ThreadsFull = "threads_full",
         /// The call was nested deeper than a thread's stack of frames.
         TooDeep = "too_deep",
-        /// The call never returned: the thread ended, or an exception or `longjmp` left it.
+        /// The call never returned: the thread ended, or an exception or `longjmp` left it. Or user space excluded the
+        /// process during the call.
         Abandoned = "abandoned",
         /// The map of processes was full.
         ProcessesFull = "processes_full",
@@ -99,7 +100,7 @@ pub struct Counters {
     pub unattributed_hits: AtomicU64,
     /// Records put into the ring, without those of `args_records`.
     pub records: AtomicU64,
-    /// Runs of the return programs, without those of `args_records`.
+    /// Runs of the return programs, without those of `args_records` and `sampled_out`.
     pub returns: AtomicU64,
     /// The other counters, by [`SelfCounter`].
     pub other: [AtomicU64; SelfCounter::ALL.len()],

@@ -144,12 +144,15 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl StreamFold {
-    /// Returns the number of calls that enqueued work. Launches, by far the most frequent, are counted once: counter 0
+    /// Returns the number of calls that enqueued work. Launches, graph launches and copies are counted once: counter 0
     /// has the others.
     #[inline(always)]
     fn enqueues(&self) -> u64 {
-        self.work[Counter::Enqueues as usize].load(Relaxed)
-            + self.work[Counter::Launches as usize].load(Relaxed)
+        let count = |counter: Counter| self.work[counter as usize].load(Relaxed);
+        count(Counter::Enqueues)
+            + count(Counter::Launches)
+            + count(Counter::GraphLaunches)
+            + count(Counter::Copies)
     }
 
     #[inline(always)]
@@ -160,6 +163,14 @@ impl StreamFold {
     #[inline(always)]
     fn add(&self, counter: Counter, value: u64) {
         self.work[counter as usize].fetch_add(value, Relaxed);
+    }
+
+    /// Adds a value that is often 0: an addition costs more than the comparison.
+    #[inline(always)]
+    fn add_some(&self, counter: Counter, value: u64) {
+        if value != 0 {
+            self.add(counter, value);
+        }
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::fold::{Enqueue, mix};
 use crate::histogram::Durations;
-use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey};
+use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey, ThreadFold};
 
 /// Slots for streams; a power of two.
 pub const HOT_STREAMS: u32 = 4096;
@@ -23,6 +23,10 @@ pub const HOT_PROCESSES: u32 = 512;
 pub const HOT_DURATIONS: u32 = 2048;
 /// Slots for [`Calls`] of threads; a power of two.
 pub const HOT_CALLS: u32 = 2048;
+/// Slots for [`ThreadFold`]s; a power of two.
+pub const THREADS: u32 = 4096;
+/// Slots in which a thread may have its [`ThreadFold`].
+pub const THREAD_SLOTS: u32 = 8;
 
 /// Slots for the devices of threads; a power of two.
 pub const HOT_DEVICES: u32 = 4096;
@@ -266,9 +270,39 @@ impl Calls {
     }
 }
 
+/// A thread has the first slot that was free, of a few, until it ends. It has no state elsewhere.
+impl ThreadFold {
+    /// Returns the slots in which a thread may have its state, the most likely first.
+    #[inline(always)]
+    pub fn slots(tid: u32) -> impl Iterator<Item = u32> {
+        (0..THREAD_SLOTS).map(move |at| tid.wrapping_add(at) & (THREADS - 1))
+    }
+
+    /// Returns true if the slot is this thread's.
+    #[inline(always)]
+    pub fn is_of(&self, pid: u32, tid: u32) -> bool {
+        self.owner.load(Relaxed) == Calls::owner(pid, tid)
+    }
+
+    /// Claims the slot if it is free, or of an earlier thread with this id. Returns false if it is another's.
+    /// [`ThreadFold::begin`] must follow.
+    #[inline(always)]
+    pub fn claim(&self, pid: u32, tid: u32) -> bool {
+        let owner = self.owner.load(Relaxed);
+        let is_free = owner == 0 || owner as u32 == tid;
+        is_free && self.owner.compare_exchange(owner, Calls::owner(pid, tid), SeqCst, SeqCst).is_ok()
+    }
+
+    /// Resets the state to that of a thread without calls. What frames refer to is written with them.
+    #[inline(always)]
+    pub fn begin(&mut self) {
+        (self.depth, self.device, self.frontier_sp, self.poll.began_ns) = (0, 0, 0, 0);
+    }
+}
+
 const _: () = {
     assert!(size_of::<HotStream>() == 64);
-    assert!(HOT_CALLS.is_power_of_two() && HOT_DEVICES.is_power_of_two());
+    assert!(HOT_CALLS.is_power_of_two() && HOT_DEVICES.is_power_of_two() && THREADS.is_power_of_two());
     assert!(
         HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two() && HOT_DURATIONS.is_power_of_two()
     );
@@ -300,6 +334,17 @@ mod tests {
         let (one, other) = (OperationKey { pid: 5, row: 6 }, OperationKey { pid: 5, row: 6 + HOT_DURATIONS });
         assert_eq!(HotDurations::slot(&one), HotDurations::slot(&other));
         assert!(slot.claim(&one) && slot.claim(&one) && !slot.claim(&other));
+    }
+
+    #[test]
+    fn threads_claim_free_slots_and_those_of_earlier_threads_with_their_id() {
+        let thread = ThreadFold { owner: AtomicU64::new(Calls::owner(5, 6)), ..ThreadFold::default() };
+        assert!(thread.is_of(5, 6) && !thread.claim(5, 7), "another thread has it");
+        assert!(thread.claim(8, 6) && thread.is_of(8, 6), "the process with pid 5 has ended");
+        thread.owner.store(0, Relaxed);
+        assert!(thread.claim(5, 7) && !thread.claim(8, 6));
+        let slots: std::collections::BTreeSet<u32> = ThreadFold::slots(u32::MAX).collect();
+        assert!(slots.len() == THREAD_SLOTS as usize && slots.iter().all(|slot| *slot < THREADS));
     }
 
     #[test]

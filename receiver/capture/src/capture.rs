@@ -2,14 +2,17 @@
 //!
 //! One thread calls [`Capture::read`] every few milliseconds, and [`Capture::wait`] in between. Each read drains the
 //! ring, attaches to the libraries that were mapped, scans a bounded number of processes, and periodically reads the
-//! folds. Nothing but the wait blocks; only [`crate::thinning`] has threads, to attach and detach.
+//! folds. Nothing but the wait blocks, unless a file system does not answer, which [`crate::stall`] reports; only that and
+//! [`crate::thinning`] have threads, the latter to attach and detach.
 
 mod adopt;
 mod discovery;
 mod exits;
 mod hand_over;
 mod overhead;
+mod rest;
 mod scan;
+mod selecting;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +26,8 @@ use event::decode::{DecodeError, Record};
 
 use self::discovery::Finder;
 use self::hand_over::{FormerCalls, HandOver};
+use self::rest::Rest;
+use self::selecting::Selector;
 
 use crate::arming::Arming;
 use crate::attach::{self, Attach};
@@ -34,6 +39,7 @@ use crate::pins::{self, CarriedTotals, Pins};
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
+use crate::stall::StallWatch;
 use crate::thinning::Thinning;
 use crate::totals::{self, Share};
 use crate::under_way::CallSampler;
@@ -64,8 +70,11 @@ pub struct Capture {
     former_calls: FormerCalls,
     arming: Arming,
     finder: Finder,
+    rest: Rest,
     processes: Processes,
+    selector: Selector,
     publishers: Publishers,
+    stalls: StallWatch,
     contexts: bool,
     runtime: BTreeMap<u32, RuntimeCode>,
     retired: Share,
@@ -108,8 +117,11 @@ impl Capture {
             former_calls: FormerCalls::default(),
             arming: Arming::default(),
             finder: Finder::open(),
+            rest: Rest::default(),
             processes: Processes::default(),
+            selector: Selector::new(settings.selection.clone()),
             publishers: Publishers::default(),
+            stalls: StallWatch::start(),
             contexts: settings.contexts,
             runtime: BTreeMap::new(),
             retired: Share::default(),
@@ -142,6 +154,8 @@ impl Capture {
 
     /// Traces a process even if [`Settings::trace_all`] is not set.
     pub fn trace(&mut self, pid: u32) -> Result<(), CaptureError> {
+        // If its libraries are attached already, its calls are counted from here on.
+        self.find_runtime(pid);
         let named = self.kernel.filter.insert(pid, 1, 0);
         named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
         self.arming.admit(pid, clock::now_ns());
@@ -200,6 +214,8 @@ impl Capture {
         }
         into.push(Event::Account(Box::new(self.account())));
         into.push(self.finder.event(now_ns));
+        into.push(Event::Files { at_ns: now_ns, counts: self.libraries.counts() });
+        into.extend(self.selection_event(now_ns));
     }
 
     /// Reads records from the ring. Returns false if there may be more.
@@ -226,24 +242,23 @@ impl Capture {
     }
 
     fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
+        if let Some(header) = hand_over::header(&record).copied()
+            && !self.admits(&header, into)
+        {
+            return;
+        }
         match record {
             Record::Step(mut step) => {
-                self.ensure_described((&step.header).into(), step.header.entry_ns, into);
                 self.arming.mark_step(&mut step, proc::has_gpu_open);
                 self.thinning.iter_mut().for_each(|thinning| thinning.mark_step(&mut step));
                 into.push(Event::Step(step));
             }
-            Record::Context(context) => {
-                self.ensure_described((&context.header).into(), context.header.entry_ns, into);
-                into.push(Event::Context(context));
-            }
+            Record::Context(context) => into.push(Event::Context(context)),
             Record::Call(mut call) => {
-                self.ensure_described((&call.header).into(), call.header.entry_ns, into);
                 self.arming.mark_call(&mut call, proc::has_gpu_open);
                 into.push(Event::Call(call));
             }
             Record::CallArgs(mut args) => {
-                self.ensure_described((&args.header).into(), args.header.entry_ns, into);
                 self.arming.mark_args(&mut args, proc::has_gpu_open);
                 into.push(Event::CallArgs(args));
             }
@@ -257,7 +272,7 @@ impl Capture {
                         self.process_replaced(header.pid, header.entry_ns, now_ns, into)
                     }
                     _ if header.pid != std::process::id() => {
-                        self.ensure_described(header.into(), header.entry_ns, into)
+                        self.ensure_described(header.into(), header.entry_ns, into);
                     }
                     _ => {}
                 }
@@ -301,12 +316,13 @@ impl EventSource for Capture {
         if is_drained && self.list_interval.is_due(now_ns) {
             self.list_processes(now_ns, into);
         }
+        self.libraries.take_rescans(now_ns).into_iter().for_each(|pid| self.processes.scan_soon(pid));
         for pid in self.processes.due(now_ns, SCANS_PER_READ) {
             self.scan(pid, now_ns, None, into);
         }
         self.check_inventory();
         if self.calls_interval.is_due(now_ns) {
-            self.calls.sample(&self.kernel, now_ns, into);
+            self.sample_calls(now_ns, into);
         }
         if self.drops_interval.is_due(now_ns) {
             self.report_drops(now_ns, into);

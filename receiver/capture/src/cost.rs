@@ -21,9 +21,9 @@ use probe_abi::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
 use crate::budget::{ClassSet, HitCosts, ProbeClass};
-use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes};
+use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes, THREAD_WORDS};
 use crate::multi::{ALL_PROCESSES, LinkPlan};
-use crate::sys::{self, End};
+use crate::sys::{self, End, Kind};
 use crate::totals::CallReader;
 use crate::{CaptureError, attach, maps, proc, totals, unfinished};
 
@@ -55,7 +55,7 @@ macro_rules! sites {
     };
 }
 
-sites!(bare empty_entry launch empty_pair timed_call args_call args_on_stack graph_launch);
+sites!(bare empty_entry launch empty_pair timed_call args_call args_on_stack graph_launch empty_session entry_session);
 
 /// The first argument of every call, which `cudaGraphLaunch` takes as its graph.
 const GRAPH: u64 = 0x1000;
@@ -106,11 +106,15 @@ pub enum Variant {
     ArgsOnStack,
     /// A launch of a graph with known contents: folded and timed.
     GraphLaunch,
+    /// One empty program at entry and return, as a uprobe session (Linux 6.13). No probe where the kernel has none.
+    EmptySession,
+    /// An empty session whose program refuses the return at the entry.
+    EntrySession,
 }
 
 impl Variant {
     /// All variants, in the order of their functions.
-    pub const ALL: [Variant; 8] = [
+    pub const ALL: [Variant; 10] = [
         Variant::Bare,
         Variant::EmptyEntry,
         Variant::Launch,
@@ -119,6 +123,8 @@ impl Variant {
         Variant::ArgsCall,
         Variant::ArgsOnStack,
         Variant::GraphLaunch,
+        Variant::EmptySession,
+        Variant::EntrySession,
     ];
 
     fn cookie(self) -> Option<Cookie> {
@@ -129,7 +135,11 @@ impl Variant {
             Variant::GraphLaunch => wanted("cudaGraphLaunch").map(|p| Cookie::pack(p, false, true)),
             Variant::ArgsCall => wanted("ncclAllGather").map(|p| Cookie::pack(p, false, true)),
             Variant::ArgsOnStack => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
-            Variant::Bare | Variant::EmptyEntry | Variant::EmptyPair => None,
+            Variant::Bare
+            | Variant::EmptyEntry
+            | Variant::EmptyPair
+            | Variant::EmptySession
+            | Variant::EntrySession => None,
         }
     }
 }
@@ -182,6 +192,12 @@ fn put(
         let ours = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
         return ours.map(|probes| vec![probes]).map_err(|e| failed(e.to_string()));
     }
+    if let Variant::EmptySession | Variant::EntrySession = variant {
+        let result = i32::from(variant == Variant::EntrySession);
+        let program = sys::load_as("empty", &returning(result), Kind::Session, 0);
+        let link = program.and_then(|program| sys::link_session(&program, Path::new(OWN_EXECUTABLE), offset));
+        return Ok(link.into_iter().map(Attached::new).collect());
+    }
     let ends: &[End] = match variant {
         Variant::EmptyEntry => &[End::Entry],
         Variant::EmptyPair => &[End::Entry, End::Return],
@@ -191,18 +207,22 @@ fn put(
     ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
 }
 
-/// Loads `r0 = 0; exit` without the sleepable flag, as other tracers do.
+/// Loads an empty program without the sleepable flag, as other tracers do.
 fn load_empty() -> io::Result<OwnedFd> {
+    sys::load_as("empty", &returning(0), Kind::Multi, 0)
+}
+
+/// Returns the program `r0 = result; exit`.
+fn returning(result: i32) -> [bpf_insn; 2] {
     const MOVE_IMMEDIATE: u8 = 0xb7;
     const EXIT: u8 = 0x95;
-    let instruction = |code| bpf_insn {
+    [(MOVE_IMMEDIATE, result), (EXIT, 0)].map(|(code, imm)| bpf_insn {
         code,
         _bitfield_align_1: [],
         _bitfield_1: bpf_insn::new_bitfield_1(0, 0),
         off: 0,
-        imm: 0,
-    };
-    sys::load_as("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)], 0)
+        imm,
+    })
 }
 
 /// What is measured when the programs are loaded.
@@ -218,34 +238,52 @@ pub struct Calibration {
 pub fn calibrate(kernel: &mut Kernel, attach: &dyn Attach) -> Calibration {
     let pid = std::process::id();
     let _ = kernel.filter.insert(pid, 1, 0);
-    let costs = [Variant::Launch, Variant::TimedCall].map(|variant| variant_cost_ns(kernel, attach, variant));
+    let mut probes = Vec::new();
+    let costs = [Variant::Launch, Variant::TimedCall]
+        .map(|variant| variant_cost_ns(kernel, attach, variant, &mut probes));
     remove_traces(kernel, pid);
-    let links_processes = hits_of_another_thread(kernel, pid) == Some(1);
+    let links_processes = hits_of_another_thread(kernel, pid, &mut probes) == Some(1);
     let _ = kernel.filter.insert(pid, 0, 0);
     remove_traces(kernel, pid);
+    detach_later(probes);
     let [launch_ns, timed_ns] = costs;
     Calibration { costs: HitCosts { launch_ns, timed_ns }, links_processes }
 }
 
-fn variant_cost_ns(kernel: &mut Kernel, attach: &dyn Attach, variant: Variant) -> u64 {
-    let site = SITES[0];
-    let (Some(offset), Some(cookie)) = (file_offset(site), variant.cookie()) else { return 0 };
-    let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
-    let mut with: Vec<f64> = (0..RUNS).map(|_| ns_per_call(site, CALLS)).collect();
-    with.sort_by(f64::total_cmp);
-    let attached = probes.is_ok();
-    drop(probes);
-    if attached { (with[RUNS / 2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
+/// Detaches probes of functions that are not called any more, which takes the kernel 50 ms each.
+fn detach_later(probes: Vec<Attached>) {
+    // If no thread can be started, the closure is dropped and the probes are detached here.
+    let _ = std::thread::Builder::new().name("calibration".to_owned()).spawn(move || drop(probes));
 }
 
-fn hits_of_another_thread(kernel: &mut Kernel, pid: u32) -> Option<u64> {
-    let site = SITES[0];
+/// Returns the cost of a probe on the function of its variant, which it adds to `probes`.
+fn variant_cost_ns(
+    kernel: &mut Kernel,
+    attach: &dyn Attach,
+    variant: Variant,
+    probes: &mut Vec<Attached>,
+) -> u64 {
+    let site = SITES[variant as usize];
+    let (Some(offset), Some(cookie)) = (file_offset(site), variant.cookie()) else { return 0 };
+    ns_per_call(site, CALLS);
+    let without = ns_per_call(site, CALLS);
+    let Ok(attached) = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]) else {
+        return 0;
+    };
+    probes.push(attached);
+    let mut with: Vec<f64> = (0..RUNS).map(|_| ns_per_call(site, CALLS)).collect();
+    with.sort_by(f64::total_cmp);
+    (with[RUNS / 2] - without).max(0.0) as u64
+}
+
+fn hits_of_another_thread(kernel: &mut Kernel, pid: u32, probes: &mut Vec<Attached>) -> Option<u64> {
+    let site = SITES[Variant::Bare as usize];
     let (offset, cookie) = (file_offset(site)?, Variant::Launch.cookie()?);
     let plans = kernel.multi.as_mut()?.thinnable(&[Point { offset, cookie }]).ok()?;
     let all = ClassSet::NONE.with(ProbeClass::Launch);
     let links = LinkPlan::link(&plans, all, Path::new(OWN_EXECUTABLE), pid).ok()?;
     std::thread::scope(|scope| scope.spawn(|| ns_per_call(site, 1)).join()).ok()?;
-    drop(links);
+    probes.push(Attached::new(links));
     let calls = CallReader::new(kernel.multi.as_ref()?)?.calls(pid)?;
     Some(calls[usize::from(cookie.id())])
 }
@@ -253,7 +291,9 @@ fn hits_of_another_thread(kernel: &mut Kernel, pid: u32) -> Option<u64> {
 fn remove_traces(kernel: &mut Kernel, pid: u32) {
     let _ = totals::remove(kernel, pid);
     totals::remove_durations(kernel, pid);
-    let tids = kernel.threads.keys().flatten().collect::<Vec<u32>>();
-    tids.iter().for_each(|tid| drop(kernel.threads.remove(tid)));
+    // Only the thread that calibrates has state: that of any other was removed when it ended.
+    if let Some((slot, _)) = proc::own_tid().and_then(|tid| kernel.thread(pid, tid)) {
+        let _ = kernel.threads.set(slot, [0; THREAD_WORDS], 0);
+    }
     let _ = unfinished::take(kernel, &StreamKey { pid, tid: 0, stream: 0x100 });
 }

@@ -21,6 +21,11 @@ impl Interval {
         due
     }
 
+    /// Returns the length of the interval, ns.
+    pub fn length_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
     /// Makes the interval pass at `at_ns` if it would pass later.
     pub fn hasten(&mut self, at_ns: u64) {
         self.next_ns = self.next_ns.min(at_ns);

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
@@ -22,6 +22,7 @@ use crate::btf::Btf;
 use crate::multi::Multi;
 use crate::objects::OBJECT;
 use crate::publishers;
+use crate::ring::Ring;
 
 /// A struct of 64-bit fields as words: a field is at its offset divided by eight.
 pub type Words<const BYTES: usize> = [u64; BYTES];
@@ -48,13 +49,15 @@ pub struct MapSizes {
     pub streams: u32,
     /// Maximum number of processes.
     pub processes: u32,
-    /// Maximum number of threads that make timed calls.
+    /// Maximum number of threads that make calls recorded with arguments.
     pub threads: u32,
+    /// Maximum number of processes in the filter: the named and the excluded ones, and this one.
+    pub filter: u32,
 }
 
 impl Default for MapSizes {
     fn default() -> Self {
-        MapSizes { ring_bytes: 4 << 20, streams: 16_384, processes: 1_024, threads: 32_768 }
+        MapSizes { ring_bytes: 4 << 20, streams: 16_384, processes: 1_024, threads: 32_768, filter: 4_096 }
     }
 }
 
@@ -85,7 +88,7 @@ const HOOKS: [(&str, &str); 2] = [("exec", "sched_process_exec"), ("exit", "sche
 pub struct Kernel {
     maps: Maps,
     /// The consumer of the ring.
-    pub ring: RingBuf<MapData>,
+    pub ring: Ring,
     /// [`ProcessFold`]s by pid.
     pub processes: HashMap<MapData, u32, Words<PROCESS_WORDS>>,
     /// [`Counters`] of each CPU.
@@ -106,8 +109,8 @@ pub struct Kernel {
     pub callers: HashMap<MapData, u32, Words<CALLER_WORDS>>,
     /// [`Calls`] by [`Calls::slot`].
     pub hot_calls: Array<MapData, Words<CALLS_WORDS>>,
-    /// [`ThreadFold`]s by thread id.
-    pub threads: HashMap<MapData, u32, Words<THREAD_WORDS>>,
+    /// [`ThreadFold`]s by [`ThreadFold::slots`].
+    pub threads: Array<MapData, Words<THREAD_WORDS>>,
     /// Processes by pid: 1 to trace, 0 not to.
     pub filter: HashMap<MapData, u32, u64>,
     /// Address ranges of the runtime by pid.
@@ -241,6 +244,13 @@ impl Kernel {
         self.settings.set(0, words, 0).map_err(problem("SETTINGS"))
     }
 
+    /// Returns the state of a thread and its slot.
+    pub(crate) fn thread(&self, pid: u32, tid: u32) -> Option<(u32, ThreadFold)> {
+        let slots = ThreadFold::slots(tid).filter_map(|at| Some((at, self.threads.get(&at, 0).ok()?)));
+        let folds = slots.map(|(at, words)| (at, zerocopy::transmute!(words)));
+        folds.into_iter().find(|(_, thread): &(u32, ThreadFold)| thread.is_of(pid, tid))
+    }
+
     /// Returns a program for perf uprobes by its name.
     pub fn perf_program(&mut self, name: &str) -> Result<&mut UProbe, CaptureError> {
         match &mut self.maps {
@@ -276,7 +286,7 @@ fn load_object(sizes: &MapSizes, pins: Option<&Path>) -> Result<Ebpf, CaptureErr
     loader.map_max_entries("RING", sizes.ring_bytes);
     loader.map_max_entries("STREAMS", sizes.streams);
     loader.map_max_entries("PROCESSES", sizes.processes);
-    loader.map_max_entries("THREADS", sizes.threads);
+    loader.map_max_entries("FILTER", sizes.filter);
     loader.map_max_entries("CALLERS", sizes.threads);
     loader.load(OBJECT).map_err(|e| CaptureError::Load { what: "the kernel programs", reason: chain(&e) })
 }
@@ -399,6 +409,26 @@ mod tests {
         assert!(recorded.iter().all(|t| t.header.duration_ns > 0 && t.header.process_start_ns > 0));
         let account = crate::totals::account(&kernel, crate::totals::Share::default(), 0);
         assert_eq!((account.hits, account.delivered), (rows.len() as u64, rows.len() as u64), "{account:?}");
+    }
+
+    /// The slots of a thread may be those of others with nearby ids.
+    #[test]
+    fn thread_uses_the_next_free_slot_and_its_calls_are_dropped_without_one() {
+        let Some(mut kernel) = with_perf_uprobes() else { return };
+        let attach = crate::attach::best(&mut kernel);
+        let copy = probe_abi::PROBES.iter().find(|p| p.symbol == "cudaMemcpyAsync").unwrap().cookie();
+        let (pid, tid) = (std::process::id(), crate::proc::own_tid().unwrap());
+        let slots: Vec<u32> = ThreadFold::slots(tid).collect();
+        let mut another = [0; THREAD_WORDS];
+        another[0] = Calls::owner(u32::MAX, u32::MAX);
+        for (taken, expected) in [(1, Some(slots[1])), (slots.len(), None)] {
+            slots[..taken].iter().for_each(|slot| kernel.threads.set(*slot, another, 0).unwrap());
+            crate::cost::call_as(&mut kernel, attach.as_ref(), copy);
+            assert_eq!(kernel.thread(pid, tid).map(|(slot, _)| slot), expected);
+        }
+        // Other tests may call the same function meanwhile, on threads that have a slot.
+        let dropped = crate::totals::values(&crate::totals::counters(&kernel).dropped);
+        assert_eq!(dropped[probe_abi::counters::DropReason::ThreadsFull as usize], 1, "{dropped:?}");
     }
 
     /// A struct was changed and the objects were not rebuilt: every load failed, and live tests were skipped as on a

@@ -1,56 +1,58 @@
 //! The attached library files: each is attached once, whatever the number of processes that map it.
 //!
 //! A file without mappings stays attached for `linger_ns`, so that a restarted server is traced from its first call.
-//! A file that cannot be attached is tried once.
+//! What the processes of one user map uses up neither the number of files ([`slots`]) nor the time ([`shares`]) for those
+//! of others.
 
+mod attached;
+mod examine;
+mod open;
+mod refused;
+mod shares;
+mod slots;
+
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::os::linux::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use probe_abi::{Library, attach_points};
+use event::{EvictionReason, FileCounts, RefusalReason};
+use probe_abi::Library;
 
-use crate::attach::{Attach, Attached, Point, ProbedFile};
-use crate::clock;
-use crate::elf::{self, FoundSymbols};
+use crate::attach::{Attach, AttachError, Attached, Point, ProbedFile};
+use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
 use crate::multi::Links;
 use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
+use crate::{clock, user};
 
-/// Files attached or refused. When full, a further file is a gap in the coverage of its process.
+use self::attached::AttachedFile;
+use self::examine::{Opened, Rejection, examine};
+pub use self::open::open_mapped;
+use self::refused::{Refusal, RefusedFiles};
+use self::shares::Shares;
+
+/// Files attached. When full, one is evicted, or a further one is a gap in the coverage of its process.
 const FILES_MAX: usize = 1_024;
+/// Files of a process that are examined or attached. Further ones are gaps in its coverage.
+const PROCESS_FILES_MAX: usize = 64;
+/// Files that are examined in one scan of a process, and for how long further ones are, ns. The others wait for the next.
+const EXAMINED_AT_ONCE: usize = 8;
+const EXAMINED_FOR_NS: u64 = 50_000_000;
+/// Shorter scans are not charged to a user, ns.
+const CHARGED_FROM_NS: u64 = 100_000;
+/// Time between two log records of evictions.
+const LOG_EVERY_NS: u64 = 10_000_000_000;
 
-/// The result of attaching a file.
-enum State {
-    Attached {
-        functions: usize,
-        missing: usize,
-        /// When all functions were probed, ns.
-        armed_ns: u64,
-        /// `None` if an earlier agent attached them.
-        probes: Option<Attached>,
-        /// Where the probes are pinned.
-        pins: Option<PathBuf>,
-        /// The file that an earlier agent attached, until a process is seen to map the same one.
-        adopted: Option<Stamp>,
-        /// The file, for links of single processes; `None` until a process is seen to map it.
-        file: Option<Arc<File>>,
-        /// The main program contains the library.
-        is_embedded: bool,
-    },
-    /// The file has none of the functions, or cannot be read or attached, with the reason.
-    Refused(String),
-}
-
-struct Entry {
-    library: Library,
-    state: State,
-    users: BTreeSet<u32>,
-    /// When its last mapping went away, ns.
-    unused_since_ns: u64,
+/// The functions of a library in a file.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct LibraryKey {
+    /// The file.
+    pub file: FileKey,
+    /// The library.
+    pub library: Library,
 }
 
 /// A library in a file that a process has mapped.
@@ -64,6 +66,13 @@ pub struct FoundLibrary<'a> {
     pub is_embedded: bool,
 }
 
+impl FoundLibrary<'_> {
+    /// Returns the file and the library.
+    pub fn key(&self) -> LibraryKey {
+        LibraryKey { file: self.mapping.file, library: self.library }
+    }
+}
+
 /// How a process is observed in one library.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Coverage {
@@ -75,37 +84,42 @@ pub enum Coverage {
     Absent,
 }
 
-/// The attached files.
-#[derive(Default)]
+/// The attached files, and the refused ones.
 pub struct Libraries {
-    entries: BTreeMap<FileKey, Entry>,
+    entries: BTreeMap<LibraryKey, AttachedFile>,
     pinned: Option<PinnedFiles>,
+    refused: RefusedFiles,
+    shares: Shares,
+    /// Processes that are to be scanned again, and when, ns.
+    rescans: BTreeMap<u32, u64>,
+    counts: FileCounts,
+    log: Interval,
+}
+
+impl Default for Libraries {
+    fn default() -> Libraries {
+        Libraries {
+            entries: BTreeMap::new(),
+            pinned: None,
+            refused: RefusedFiles::default(),
+            shares: Shares::default(),
+            rescans: BTreeMap::new(),
+            counts: FileCounts::default(),
+            log: Interval::new(LOG_EVERY_NS),
+        }
+    }
 }
 
 impl Libraries {
     /// Returns the files that an earlier agent attached. The probes of further ones are pinned as theirs are.
     pub(crate) fn adopted(pinned: PinnedFiles, now_ns: u64) -> Libraries {
-        let entry = |(file, pins): (AdoptedFile, PathBuf)| {
-            let AdoptedFile { file, library, functions, missing, armed_ns, stamp } = file;
-            let (pins, adopted) = (Some(pins), Some(stamp));
-            let (probes, file_handle, is_embedded) = (None, None, false);
-            let state = State::Attached {
-                functions,
-                missing,
-                armed_ns,
-                probes,
-                pins,
-                adopted,
-                file: file_handle,
-                is_embedded,
-            };
-            (file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: now_ns })
-        };
-        Libraries { entries: pinned.adopt().into_iter().map(entry).collect(), pinned: Some(pinned) }
+        let entry = |(file, pins): (AdoptedFile, PathBuf)| AttachedFile::adopted(file, pins, now_ns);
+        let entries = pinned.adopt().into_iter().map(entry).collect();
+        Libraries { entries, pinned: Some(pinned), ..Libraries::default() }
     }
 
-    /// Attaches the files of `found` that were not tried before, as one step, and adds `pid` to the users of all.
-    /// Returns the coverage of each.
+    /// Attaches the files of `found` that are not attached yet, as one step, and adds `pid` to the users of all. Returns the
+    /// coverage of each.
     pub fn attach_all(
         &mut self,
         kernel: &mut Kernel,
@@ -114,38 +128,121 @@ impl Libraries {
         found: &[FoundLibrary<'_>],
     ) -> Vec<Coverage> {
         found.iter().for_each(|f| self.verify(pid, f));
-        let is_new = |f: &&FoundLibrary<'_>| !self.entries.contains_key(&f.mapping.file);
-        let free = FILES_MAX.saturating_sub(self.entries.len());
-        let new: BTreeMap<FileKey, &FoundLibrary<'_>> =
-            found.iter().filter(is_new).map(|f| (f.mapping.file, f)).take(free).collect();
-        let opened: Vec<Result<Opened, String>> = new.values().map(|f| open_library(pid, f)).collect();
-        let targets: Vec<ProbedFile<'_>> = opened.iter().flatten().map(Opened::target).collect();
-        let mut attached = attach.attach_all(kernel, &targets).into_iter();
+        let (mut refused, opened) = self.examine_all(pid, found);
+        let targets: Vec<ProbedFile<'_>> = opened.iter().map(|(_, opened)| opened.target()).collect();
+        let attached = attach.attach_all(kernel, &targets);
+        drop(targets);
         let armed_ns = clock::now_ns();
-        for ((key, f), opened) in new.into_iter().zip(opened) {
-            let state = opened.and_then(|opened| {
-                let probes = attached.next().ok_or_else(|| "not attached".to_owned())?;
-                let probes = probes.map_err(|e| e.to_string())?;
-                let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
-                let (file, library, stamp) = (key, f.library, opened.stamp);
-                let file = AdoptedFile { file, library, functions, missing, armed_ns, stamp };
-                let pins = self.pin(&file, &probes);
-                Ok(State::Attached {
-                    functions,
-                    missing,
-                    armed_ns,
-                    probes: Some(probes),
-                    pins,
-                    adopted: None,
-                    file: Some(Arc::new(opened.file)),
-                    is_embedded: f.is_embedded,
-                })
-            });
-            let state = state.unwrap_or_else(State::Refused);
-            let entry = Entry { library: f.library, state, users: BTreeSet::new(), unused_since_ns: 0 };
-            self.entries.insert(key, entry);
+        for ((f, opened), probes) in opened.into_iter().zip(attached) {
+            if let Err(why) = self.add(pid, f, opened, probes, armed_ns) {
+                refused.insert(f.key(), why);
+            }
         }
-        found.iter().map(|f| self.used(pid, f.mapping)).collect()
+        found.iter().map(|f| self.used(pid, f, &refused)).collect()
+    }
+
+    /// Examines the files that are not attached. Returns those that are not to be attached, with the reason, and the others.
+    fn examine_all<'f, 'm>(
+        &mut self,
+        pid: u32,
+        found: &'f [FoundLibrary<'m>],
+    ) -> (BTreeMap<LibraryKey, String>, Vec<(&'f FoundLibrary<'m>, Opened)>) {
+        let (began_ns, mut examined) = (clock::now_ns(), 0);
+        let owner = LazyCell::new(|| user::of(pid));
+        let (mut refused, mut opened) = (BTreeMap::new(), Vec::new());
+        let all: BTreeMap<LibraryKey, &FoundLibrary<'_>> = found.iter().map(|f| (f.key(), f)).collect();
+        for (number, (key, f)) in all.into_iter().enumerate() {
+            if self.entries.contains_key(&key) {
+                continue;
+            }
+            if number >= PROCESS_FILES_MAX {
+                refused.insert(key, format!("the process maps more than {PROCESS_FILES_MAX} libraries"));
+                continue;
+            }
+            let now_ns = clock::now_ns();
+            if examined + opened.len() >= EXAMINED_AT_ONCE && now_ns > began_ns + EXAMINED_FOR_NS {
+                self.rescans.insert(pid, now_ns);
+                refused
+                    .insert(key, "the process maps many files, and this one is not examined yet".to_owned());
+                continue;
+            }
+            match examine(pid, f, &mut self.refused, now_ns) {
+                Ok(file) if self.make_space(*owner, opened.len(), now_ns) => opened.push((f, file)),
+                Ok(_) => {
+                    drop(refused.insert(key, format!("{FILES_MAX} files are attached, which is the maximum")))
+                }
+                Err(Rejection::Known(why)) => drop(refused.insert(key, why)),
+                Err(Rejection::New(refusal, version)) => {
+                    examined += 1;
+                    refused.insert(key, refusal.text.clone());
+                    self.refused.add((pid, *owner), f, (refusal, version), now_ns);
+                }
+            }
+        }
+        (refused, opened)
+    }
+
+    /// Adds a file whose functions were attached. Returns why they were not.
+    fn add(
+        &mut self,
+        pid: u32,
+        found: &FoundLibrary<'_>,
+        opened: Opened,
+        probes: Result<Attached, AttachError>,
+        armed_ns: u64,
+    ) -> Result<(), String> {
+        let owner = user::of(pid);
+        let probes = probes.map_err(|error| {
+            let (refusal, why) = (Refusal::new(RefusalReason::NotAttached, &error), error.to_string());
+            self.refused.add((pid, owner), found, (refusal, Some(opened.version)), armed_ns);
+            why
+        })?;
+        let (functions, missing) = (opened.symbols.points.len(), opened.symbols.missing.len());
+        let LibraryKey { file, library } = found.key();
+        let pins = self
+            .pin(&AdoptedFile { file, library, functions, missing, armed_ns, stamp: opened.stamp }, &probes);
+        let entry = AttachedFile {
+            functions,
+            missing,
+            armed_ns,
+            probes: Some(probes),
+            pins,
+            adopted: None,
+            file: Some(Arc::new(opened.file)),
+            is_embedded: found.is_embedded,
+            users: BTreeSet::new(),
+            unused_since_ns: armed_ns,
+            owner,
+        };
+        self.entries.insert(found.key(), entry);
+        Ok(())
+    }
+
+    /// Evicts a file if there is no space for one more of this user than are about to be attached. Returns false if all are
+    /// kept.
+    fn make_space(&mut self, user: u32, about_to_be_attached: usize, now_ns: u64) -> bool {
+        if self.entries.len() + about_to_be_attached < FILES_MAX {
+            return true;
+        }
+        let slots: Vec<_> = self.entries.iter().map(|(key, entry)| entry.slot(*key)).collect();
+        let Some((key, reason)) = slots::evicted(&slots, user) else { return false };
+        if let Some(entry) = self.entries.remove(&key) {
+            self.counts.evicted[reason as usize] += 1;
+            if self.log.is_due(now_ns) {
+                let (evicted, owner) = (self.counts.evicted.iter().sum::<u64>(), entry.owner);
+                tracing::warn!(
+                    ?reason,
+                    owner,
+                    evicted,
+                    max = FILES_MAX,
+                    "too many library files: one is detached"
+                );
+            }
+            // A process of another user that maps it has it attached again.
+            self.rescans.extend(entry.users.iter().map(|pid| (*pid, now_ns)));
+            entry.detach();
+        }
+        true
     }
 
     /// Pins the probes of a file. Returns where; `None` if they are not pinned.
@@ -156,98 +253,88 @@ impl Libraries {
         pinned.inspect_err(unpinned).ok()
     }
 
-    /// Detaches a file that was overwritten since an earlier agent attached it, so that it is attached again.
+    /// Detaches a file that was overwritten since an earlier agent attached it, so that it is attached again. The same is
+    /// done if the main program contains the library and the file was attached as a library.
     fn verify(&mut self, pid: u32, found: &FoundLibrary<'_>) {
-        let key = &found.mapping.file;
-        let Some(Entry { state: State::Attached { adopted, file, is_embedded, .. }, .. }) =
-            self.entries.get_mut(key)
-        else {
-            return;
-        };
-        let Some(before) = *adopted else { return };
-        let opened = open(pid, found.mapping);
-        match opened.and_then(|file| Ok((Stamp::of(&file).map_err(|e| e.to_string())?, file))) {
-            Ok((now, _)) if now != before => drop(self.entries.remove(key).map(Entry::detach)),
-            Ok((_, same)) => {
-                (*adopted, *file, *is_embedded) = (None, Some(Arc::new(same)), found.is_embedded);
+        let key = found.key();
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        let is_same = match entry.adopted {
+            None => entry.is_embedded || !found.is_embedded,
+            Some(before) => {
+                let opened = open_mapped(pid, found.mapping);
+                match opened.and_then(|file| Ok((Stamp::of(&file)?, file))) {
+                    Ok((now, file)) if now == before => {
+                        (entry.adopted, entry.file) = (None, Some(Arc::new(file)));
+                        (entry.is_embedded, entry.owner) = (found.is_embedded, user::of(pid));
+                        true
+                    }
+                    Ok(_) => false,
+                    // The process has ended, or cannot be read: the next one that maps the file decides.
+                    Err(_) => true,
+                }
             }
-            // The process has ended, or cannot be read: the next one that maps the file decides.
-            Err(_) => {}
+        };
+        if !is_same && let Some(entry) = self.entries.remove(&key) {
+            entry.detach();
         }
     }
 
-    /// Returns when all functions of a file were probed, ns; `None` if they are not.
-    pub fn armed_ns(&self, file: &FileKey) -> Option<u64> {
-        match self.entries.get(file)?.state {
-            State::Attached { armed_ns, .. } => Some(armed_ns),
-            State::Refused(_) => None,
-        }
+    /// Returns when all functions of a library were probed, ns; `None` if they are not.
+    pub fn armed_ns(&self, key: &LibraryKey) -> Option<u64> {
+        self.entries.get(key).map(|entry| entry.armed_ns)
+    }
+
+    /// Returns true if a library in this file is attached.
+    pub fn is_attached(&self, file: &FileKey) -> bool {
+        self.entries.keys().any(|key| key.file == *file)
     }
 
     /// Returns the processes that map a file; `None` if it is not attached.
-    pub fn users(&self, file: &FileKey) -> Option<&BTreeSet<u32>> {
-        self.entries.get(file).map(|entry| &entry.users)
+    pub fn users(&self, key: &LibraryKey) -> Option<&BTreeSet<u32>> {
+        self.entries.get(key).map(|entry| &entry.users)
     }
 
     /// Returns the attached files that a process maps.
-    pub fn files_of(&self, pid: u32) -> impl Iterator<Item = FileKey> + '_ {
+    pub fn files_of(&self, pid: u32) -> impl Iterator<Item = LibraryKey> + '_ {
         self.entries.iter().filter(move |(_, entry)| entry.users.contains(&pid)).map(|(key, _)| *key)
     }
 
     /// Takes the links of a file that can be replaced by those of single processes, if it has any, with the file and its
     /// functions. Until they are put back, a later agent does not adopt the file: it would miss its launches.
-    pub fn take_thinnable(&mut self, key: &FileKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
-        let Entry { library, state, .. } = self.entries.get_mut(key)?;
-        let State::Attached { probes, pins, file, is_embedded, .. } = state else { return None };
-        let file = Arc::clone(file.as_ref()?);
-        let mut links = match probes {
-            Some(probes) => probes.take_thinnable()?,
-            None => Links::pinned(pins.as_ref()?)?,
-        };
-        if let Some(pins) = pins {
-            *pins = PinnedFiles::suspend(pins);
-            links.set_pins(pins);
-        }
-        let functions = attach_points(*library, *is_embedded);
-        let points =
-            file.try_clone().ok().and_then(|read| elf::find(read, functions).ok()).unwrap_or_default();
-        Some((links, file, points.points))
+    pub fn take_thinnable(&mut self, key: &LibraryKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
+        self.entries.get_mut(key)?.take_thinnable(key)
     }
 
     /// Puts links for every process back. Returns them if the file is no longer attached.
-    pub fn put_thinnable(&mut self, file: &FileKey, links: Links) -> Option<Links> {
-        let Some(State::Attached { probes, pins, .. }) =
-            self.entries.get_mut(file).map(|entry| &mut entry.state)
-        else {
-            return Some(links);
-        };
-        if let Some(pins) = pins
-            && links.pin_thinnable(pins).is_ok()
-        {
-            *pins = PinnedFiles::resume(pins);
-        }
-        match probes.get_or_insert_with(|| Attached::Multi(Box::default())) {
-            Attached::Multi(all) => all.thinnable.replace(links),
-            Attached::Other(_) => Some(links),
+    pub fn put_thinnable(&mut self, key: &LibraryKey, links: Links) -> Option<Links> {
+        match self.entries.get_mut(key) {
+            Some(entry) => entry.put_thinnable(links),
+            None => Some(links),
         }
     }
 
     /// Adds `pid` to the users of a file and returns its coverage.
-    fn used(&mut self, pid: u32, mapping: &Mapping) -> Coverage {
-        let Some(entry) = self.entries.get_mut(&mapping.file) else {
-            let name = mapping.name();
-            return Coverage::Gap(format!("{name}: {FILES_MAX} files are attached, which is the maximum"));
-        };
-        entry.users.insert(pid);
-        match entry.state {
-            State::Refused(_) if mapping.may_be_absent() => Coverage::Absent,
-            _ => entry.coverage(mapping.name()),
+    fn used(
+        &mut self,
+        pid: u32,
+        found: &FoundLibrary<'_>,
+        refused: &BTreeMap<LibraryKey, String>,
+    ) -> Coverage {
+        if let Some(entry) = self.entries.get_mut(&found.key()) {
+            entry.users.insert(pid);
+            return entry.coverage(found);
+        }
+        let why = refused.get(&found.key()).map_or("not attached", String::as_str);
+        match found.mapping.may_be_absent() {
+            true => Coverage::Absent,
+            false => Coverage::Gap(format!("{} ({:?}): {why}", found.mapping.name(), found.library)),
         }
     }
 
     /// Removes `pid` from the users of all files that are not in `mapped`.
-    pub fn retain(&mut self, pid: u32, mapped: &[FileKey], now_ns: u64) {
-        for (_, entry) in self.entries.iter_mut().filter(|(key, _)| !mapped.contains(key)) {
+    pub fn retain(&mut self, pid: u32, mapped: &BTreeSet<FileKey>, now_ns: u64) {
+        self.refused.retain(pid, |key| mapped.contains(&key.file));
+        for (_, entry) in self.entries.iter_mut().filter(|(key, _)| !mapped.contains(&key.file)) {
             if entry.users.remove(&pid) && entry.users.is_empty() {
                 entry.unused_since_ns = now_ns;
             }
@@ -257,82 +344,50 @@ impl Libraries {
     /// Detaches files that have had no users for `linger_ns`.
     pub fn sweep(&mut self, now_ns: u64, linger_ns: u64) {
         let is_unused =
-            |e: &Entry| e.users.is_empty() && now_ns.saturating_sub(e.unused_since_ns) >= linger_ns;
+            |e: &AttachedFile| e.users.is_empty() && now_ns.saturating_sub(e.unused_since_ns) >= linger_ns;
         self.entries.extract_if(.., |_, e| is_unused(e)).for_each(|(_, e)| e.detach());
+    }
+
+    /// Postpones the scan of a process if the scans of its user took too long. Returns true if it did.
+    pub fn postpone(&mut self, pid: u32, user: u32, now_ns: u64) -> bool {
+        let wait_ns = self.shares.wait_ns(user, now_ns);
+        if wait_ns == 0 {
+            return false;
+        }
+        self.counts.postponed += 1;
+        if self.log.is_due(now_ns) {
+            let postponed = self.counts.postponed;
+            tracing::warn!(user, postponed, "scans of a user's processes take too long: further ones wait");
+        }
+        self.rescans.insert(pid, now_ns + wait_ns);
+        true
+    }
+
+    /// Charges the duration of a scan to the user of the process.
+    pub fn charge(&mut self, user: u32, began_ns: u64) {
+        let now_ns = clock::now_ns();
+        let took_ns = now_ns.saturating_sub(began_ns);
+        if took_ns >= CHARGED_FROM_NS {
+            self.shares.charge(user, took_ns, now_ns);
+        }
+    }
+
+    /// Returns the processes that are to be scanned again now.
+    pub fn take_rescans(&mut self, now_ns: u64) -> Vec<u32> {
+        self.rescans.extract_if(.., |_, at_ns| *at_ns <= now_ns).map(|(pid, _)| pid).collect()
     }
 
     /// Returns the number of attached files, and of functions in them.
     pub fn attached(&self) -> (u64, u64) {
-        let functions = |e: &Entry| match e.state {
-            State::Attached { functions, .. } => Some(functions as u64),
-            State::Refused(_) => None,
-        };
-        self.entries.values().filter_map(functions).fold((0, 0), |(files, all), n| (files + 1, all + n))
-    }
-}
-
-impl Entry {
-    /// Detaches the file. Dropping the entry instead leaves pinned probes attached. This waits until no CPU runs a program:
-    /// in another thread, the file could be attached again before, and its calls would be counted twice.
-    fn detach(self) {
-        if let State::Attached { pins: Some(pins), .. } = &self.state {
-            PinnedFiles::release(pins);
-        }
+        let functions = self.entries.values().map(|entry| entry.functions as u64);
+        functions.fold((0, 0), |(files, all), n| (files + 1, all + n))
     }
 
-    fn coverage(&self, name: &str) -> Coverage {
-        match &self.state {
-            State::Attached { functions, missing: 0, .. } => {
-                Coverage::Observed(format!("{name}: {functions} functions"))
-            }
-            State::Attached { functions, missing, .. } => Coverage::Observed(format!(
-                "{name}: {functions} functions, {missing} are not in this version"
-            )),
-            State::Refused(why) => Coverage::Gap(format!("{name} ({:?}): {why}", self.library)),
-        }
+    /// Returns how many files were refused and evicted, and scans postponed.
+    pub fn counts(&self) -> FileCounts {
+        let (refused, verdicts) = self.refused.counts();
+        let mut counts = FileCounts { refused, ..self.counts };
+        counts.evicted[EvictionReason::Refused as usize] = verdicts;
+        counts
     }
-}
-
-/// Opens the file of a mapping: through the mapping itself or, where that is not allowed or the loader has changed the
-/// mapping since, through the root directory of the process if the file there has the same inode.
-pub fn open(pid: u32, mapping: &Mapping) -> Result<File, String> {
-    if let Ok(file) = File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)) {
-        return Ok(file);
-    }
-    let below_root = mapping.path.strip_prefix("/").unwrap_or(&mapping.path);
-    let path = Path::new("/proc").join(pid.to_string()).join("root").join(below_root);
-    let file = File::open(&path).map_err(|e| format!("cannot open the file: {e}"))?;
-    let inode = file.metadata().map_err(|e| e.to_string())?.st_ino();
-    if inode != mapping.file.inode {
-        return Err("the file was replaced after it was loaded: restart the process to trace it".to_owned());
-    }
-    Ok(file)
-}
-
-/// A library file and its functions.
-struct Opened {
-    file: File,
-    /// Path of the open file: unlike one of the process, it leads to this file until it is closed.
-    path: PathBuf,
-    symbols: FoundSymbols,
-    stamp: Stamp,
-}
-
-impl Opened {
-    fn target(&self) -> ProbedFile<'_> {
-        ProbedFile { path: &self.path, points: &self.symbols.points }
-    }
-}
-
-fn open_library(pid: u32, found: &FoundLibrary<'_>) -> Result<Opened, String> {
-    let file = open(pid, found.mapping)?;
-    let stamp = Stamp::of(&file).map_err(|e| e.to_string())?;
-    let wanted = attach_points(found.library, found.is_embedded);
-    let read = file.try_clone().map_err(|e| e.to_string())?;
-    let symbols = elf::find(read, wanted).map_err(|e| e.to_string())?;
-    if symbols.points.is_empty() {
-        return Err("the file exports none of the probed functions".to_owned());
-    }
-    let path = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
-    Ok(Opened { file, path, symbols, stamp })
 }

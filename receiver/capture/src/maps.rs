@@ -80,6 +80,22 @@ pub fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse_line).collect()
 }
 
+/// Returns the file that is mapped at an address, as code or not; `None` if there is none.
+pub fn file_at(text: &str, address: u64) -> Option<FileKey> {
+    let starts_there = |line: &&str| {
+        let start = line.split_once('-').and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
+        start == Some(address)
+    };
+    let mut fields = text.lines().find(starts_there)?.split_ascii_whitespace().skip(3);
+    file_key(fields.next()?, fields.next()?)
+}
+
+fn file_key(device: &str, inode: &str) -> Option<FileKey> {
+    let (major, minor) = device.split_once(':')?;
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+    Some(FileKey { device: (hex(major)?, hex(minor)?), inode: inode.parse().ok()? })
+}
+
 fn parse_line(line: &str) -> Option<Mapping> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -90,13 +106,11 @@ fn parse_line(line: &str) -> Option<Mapping> {
     if permissions.as_bytes().get(2) != Some(&b'x') || !path.starts_with('/') {
         return None;
     }
-    let (major, minor) = device.split_once(':')?;
-    let hex = |text: &str| u32::from_str_radix(text, 16).ok();
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         offset: u64::from_str_radix(offset, 16).ok()?,
-        file: FileKey { device: (hex(major)?, hex(minor)?), inode: inode.parse().ok()? },
+        file: file_key(device, inode)?,
         path: PathBuf::from(path),
     })
 }

@@ -104,26 +104,15 @@ fn failed(reason: String) -> CaptureError {
 impl Multi {
     /// Loads the programs over the maps that `ebpf` made.
     pub fn load(ebpf: &Ebpf) -> Result<Multi, CaptureError> {
-        let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
-        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
         let descriptors: HashMap<&str, OwnedFd> =
             ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
-        let maps = object.maps.clone();
-        let bound = maps
-            .iter()
-            .filter_map(|(name, map)| Some((name.as_str(), raw(descriptors.get(name.as_str())?), map)));
-        object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
-        object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
-        let load = |name: &str| -> Result<Arc<OwnedFd>, CaptureError> {
-            let program = sys::load(name, instructions(&object, name)?);
-            program.map(Arc::new).map_err(|e| failed(e.to_string()))
-        };
+        let object = relocated(&descriptors)?;
         let mut frequent = <[Vec<bpf_insn>; 3]>::default();
         for (program, into) in Frequent::ALL.into_iter().zip(&mut frequent) {
             *into = instructions(&object, program.name())?.to_vec();
         }
-        let (enter, leave) = (load("enter")?, load("leave")?);
-        let (args_enter, args_leave) = (load("args_enter")?, load("args_leave")?);
+        let (enter, leave) = load_both(&object, ["enter", "leave"])?;
+        let (args_enter, args_leave) = load_both(&object, ["args_enter", "args_leave"])?;
         let maps = descriptors.into_iter().map(|(name, fd)| (name.to_owned(), fd)).collect();
         let (loaded, pending) = (BTreeMap::new(), Vec::new());
         Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded, pending })
@@ -351,6 +340,41 @@ fn embed_cookie(instructions: &mut [bpf_insn], cookie: i32) {
     }
 }
 
+/// Returns the object with references to these maps.
+fn relocated(descriptors: &HashMap<&str, OwnedFd>) -> Result<aya_obj::Object, CaptureError> {
+    let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let maps = object.maps.clone();
+    let bound = maps
+        .iter()
+        .filter_map(|(name, map)| Some((name.as_str(), raw(descriptors.get(name.as_str())?), map)));
+    object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
+    object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
+    Ok(object)
+}
+
+fn load(object: &aya_obj::Object, name: &str) -> Result<Arc<OwnedFd>, CaptureError> {
+    let program = sys::load(name, instructions(object, name)?);
+    program.map(Arc::new).map_err(|e| failed(e.to_string()))
+}
+
+/// Loads two programs at the same time, since the verifier takes long.
+fn load_both(
+    object: &aya_obj::Object,
+    [first, second]: [&str; 2],
+) -> Result<(Arc<OwnedFd>, Arc<OwnedFd>), CaptureError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || load(object, first));
+        let second = load(object, second)?;
+        let first = match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(loaded)) => loaded?,
+            // No thread could be started.
+            _ => load(object, first)?,
+        };
+        Ok((first, second))
+    })
+}
+
 fn instructions<'a>(object: &'a aya_obj::Object, name: &str) -> Result<&'a [bpf_insn], CaptureError> {
     let program = object.programs.get(name);
     let function = program.and_then(|program| object.functions.get(&program.function_key()));
@@ -376,6 +400,23 @@ fn fd(map: &Map) -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `leave` took the verifier 650,534 instructions and 0.8 s; a million is the kernel's limit. Constants that took
+    /// different paths to the same code were followed one by one.
+    #[test]
+    fn programs_are_verified_in_few_instructions() {
+        let Ok(kernel) = crate::kernel::Kernel::load(&crate::kernel::MapSizes::default(), true) else {
+            return println!("skipped: no programs can be loaded");
+        };
+        let Some(multi) = kernel.multi else { return println!("skipped: there is no uprobe_multi") };
+        let maps: HashMap<&str, OwnedFd> =
+            multi.maps.keys().map(|n| (n.as_str(), multi.map(n).unwrap())).collect();
+        let object = relocated(&maps).unwrap();
+        for (name, at_most) in [("enter", 250_000), ("leave", 150_000), ("args_enter", 20_000)] {
+            let followed = sys::followed_instructions(instructions(&object, name).unwrap()).unwrap();
+            assert!(followed <= at_most, "{name}: {followed} instructions");
+        }
+    }
 
     #[test]
     fn cookie_replaces_the_helper_call_in_frequent_programs() {

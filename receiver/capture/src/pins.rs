@@ -146,11 +146,12 @@ fn unix_ns() -> u64 {
 
 /// Returns the name of what these settings load: agents with the same name adopt each other's probes.
 fn id(settings: &Settings) -> String {
-    let MapSizes { ring_bytes, streams, processes, threads } = settings.sizes;
+    let MapSizes { ring_bytes, streams, processes, threads, filter } = settings.sizes;
     let flags = u64::from(settings.trace_all) | u64::from(settings.collectives) << 1;
-    let numbers = [VERSION, flags, ring_bytes.into(), streams.into(), processes.into(), threads.into()];
+    let sizes = [ring_bytes, streams, processes, threads, filter].map(u64::from);
+    let numbers = [VERSION, flags].into_iter().chain(sizes);
     let pids = settings.pids.iter().map(|pid| u64::from(*pid));
-    let settings = numbers.into_iter().chain(pids).flat_map(u64::to_ne_bytes);
+    let settings = numbers.chain(pids).flat_map(u64::to_ne_bytes);
     format!("{:016x}", hash(OBJECT.iter().copied().chain(settings)))
 }
 
@@ -239,6 +240,11 @@ impl Pins {
                 }
             }
         }
+    }
+
+    /// Returns true if the description of a process is stored.
+    pub(crate) fn has_described(&self, pid: u32) -> bool {
+        self.stored.description(pid).is_some()
     }
 
     /// Removes what is stored of a process.

@@ -7,6 +7,8 @@ use std::path::Path;
 use event::ProcessId;
 pub use process_info::{describe, read, read_text};
 
+use crate::selection::Subject;
+
 /// Beginnings of the paths of device files by which NVIDIA's and AMD's drivers are used, under WSL too, and of the file
 /// that the simulator has in their place.
 const GPUS: [&str; 5] = ["/dev/dri/render", "/dev/dxg", "/dev/kfd", "/dev/nvidia", "/memfd:warptap-stub-gpu"];
@@ -33,6 +35,43 @@ pub fn has_gpu_open(pid: u32) -> bool {
     files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path)))
 }
 
+/// Describes a process for the selection of those to trace. What cannot be read is not known.
+pub fn subject(pid: u32) -> Subject {
+    let process = process_info::identify(pid).unwrap_or(ProcessId { pid, start_ns: 0 });
+    let cgroups = cgroups(&read_text(format!("/proc/{pid}/cgroup")).unwrap_or_default());
+    let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let users = users(&status, &read_text("/etc/passwd").unwrap_or_default());
+    Subject { info: describe(process, 0), users, cgroups }
+}
+
+/// Returns the paths in the text of a cgroup file (cgroups(7)), one in each hierarchy: `ID:CONTROLLERS:PATH`.
+fn cgroups(text: &str) -> Vec<String> {
+    let path = |line: &str| line.splitn(3, ':').nth(2).map(str::to_owned);
+    let mut paths: Vec<String> = text.lines().filter_map(path).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// Returns the real uid in the text of a status file, and its name in the text of a passwd file.
+fn users(status: &str, passwd: &str) -> Vec<String> {
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+    let Some(uid) = uid else { return Vec::new() };
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    };
+    [uid.to_owned()].into_iter().chain(passwd.lines().find_map(name)).collect()
+}
+
+/// Returns the real uid of a process. Unlike the owner of its files in /proc, it does not depend on whether the process lets
+/// others trace it.
+pub fn uid_of(pid: u32) -> Option<u32> {
+    let status = read_text(format!("/proc/{pid}/status")).ok()?;
+    users(&status, "").first()?.parse().ok()
+}
+
 /// Returns true if there is a process with this pid.
 pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
@@ -49,6 +88,11 @@ pub fn pids() -> BTreeSet<u32> {
 pub fn process_of(id: u32) -> Option<u32> {
     let status = read_text(format!("/proc/{id}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// Returns the id of the current thread.
+pub fn own_tid() -> Option<u32> {
+    fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
 
 /// Variables by which torchrun, mpirun and srun set the rank of a process, and launchers and container runtimes its
@@ -98,6 +142,28 @@ mod tests {
         let found = launchers(b"RANK=3\0AWS_SECRET=x\0WORLD_SIZE=8\0MY_RANK=4\0\xff=1\0PATH");
         let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found, [("RANK", "3"), ("WORLD_SIZE", "8")]);
+    }
+
+    #[test]
+    fn cgroups_of_all_hierarchies_are_read() {
+        let v1 = "5:cpu,cpuacct:/kubepods/pod1\n1:name=systemd:/a:b\n0::/kubepods/pod1\nbad\n";
+        assert_eq!(cgroups(v1), ["/a:b", "/kubepods/pod1"]);
+    }
+
+    #[test]
+    fn user_has_a_uid_and_a_name_if_known() {
+        let status = "Name:\tx\nUid:\t1000\t0\t0\t0\n";
+        let passwd = "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/home:/bin/sh\n";
+        assert_eq!(users(status, passwd), ["1000", "alice"]);
+        assert_eq!(users(status, "alice:x:10\nbad\n"), ["1000"]);
+        assert_eq!(users("", passwd), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn this_process_is_described_for_the_selection() {
+        let own = subject(std::process::id());
+        assert!(own.info.executable.starts_with("capture") && !own.info.command.is_empty(), "{own:?}");
+        assert!(!own.users.is_empty() && !own.cgroups.is_empty(), "{own:?}");
     }
 
     #[test]

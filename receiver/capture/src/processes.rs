@@ -13,11 +13,26 @@ const PROCESSES_MAX: usize = 32_768;
 const FIRST_SCAN_AFTER_NS: u64 = 20_000_000;
 const INTERVAL_NS_MAX: u64 = 30_000_000_000;
 
+/// Whether a process is selected to be traced.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Selected {
+    /// Not decided for its program.
+    #[default]
+    Undecided,
+    Yes,
+    No {
+        /// The kernel programs ignore it; otherwise its records are discarded.
+        is_filtered: bool,
+    },
+}
+
 /// A tracked process.
 #[derive(Clone, Debug, Default)]
 pub struct Tracked {
     /// Its identity, once it has called a probed function.
     pub traced: Option<ProcessId>,
+    /// Whether it is selected to be traced.
+    pub selected: Selected,
     /// The libraries in which it is observed, each with the number of functions.
     pub observed: Vec<String>,
     /// The libraries in which it is not, each with the reason.
@@ -57,9 +72,26 @@ impl Processes {
         self.tracked.keys().copied()
     }
 
+    /// Returns when the next process is to be scanned, ns, if none of them has a library; `None` if one has.
+    pub fn idle_until_ns(&self) -> Option<u64> {
+        let mut until_ns = u64::MAX;
+        for tracked in self.tracked.values() {
+            if tracked.traced.is_some() || !tracked.observed.is_empty() || !tracked.gaps.is_empty() {
+                return None;
+            }
+            until_ns = until_ns.min(tracked.scan_at_ns);
+        }
+        Some(until_ns)
+    }
+
     /// Returns the identities of the processes that have called a probed function.
     pub fn traced(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.tracked.values().filter_map(|f| f.traced)
+    }
+
+    /// Returns the number of processes that are excluded.
+    pub fn excluded(&self) -> usize {
+        self.tracked.values().filter(|f| matches!(f.selected, Selected::No { .. })).count()
     }
 
     /// Stops tracking `pid`.

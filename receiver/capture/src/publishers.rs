@@ -17,7 +17,7 @@ use probe_abi::context::{SYMBOL, Variable};
 
 use self::elf::{Access, Exports, LoaderWord};
 use crate::kernel::Kernel;
-use crate::libraries::{Coverage, open};
+use crate::libraries::{Coverage, open_mapped};
 use crate::maps::{FileKey, Mapping};
 
 /// Files in the cache.
@@ -77,7 +77,9 @@ impl Publishers {
         if self.files.len() >= FILES_MAX {
             self.files.clear();
         }
-        let found = open(pid, mapping).ok().and_then(|file| elf::find(file, SYMBOL).ok().flatten());
+        // A process may show another file than the one that it maps: that is no verdict on the file.
+        let file = open_mapped(pid, mapping).ok()?;
+        let found = elf::find(&file, SYMBOL).ok().flatten();
         self.files.insert(mapping.file, found.clone());
         found
     }

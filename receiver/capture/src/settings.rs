@@ -7,6 +7,7 @@ use std::time::Duration;
 use probe_abi::detail::Detail;
 
 use crate::kernel::MapSizes;
+use crate::selection::Selection;
 
 /// The processes to trace, the events to record, and the sizes of the maps.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,8 @@ pub struct Settings {
     pub trace_all: bool,
     /// Pids of the processes to trace if `trace_all` is not set; no other process is scanned.
     pub pids: Vec<u32>,
+    /// Which processes are traced if `trace_all` is set. `pids` are traced in any case.
+    pub selection: Selection,
     /// Probe NCCL and RCCL. If collectives are not analysed, their functions stay unprobed and cost nothing.
     pub collectives: bool,
     /// Which folded calls are also recorded individually, unless
@@ -58,6 +61,7 @@ impl Default for Settings {
         Settings {
             trace_all: true,
             pids: Vec::new(),
+            selection: Selection::default(),
             collectives: true,
             detail: Detail::NONE,
             contexts: true,

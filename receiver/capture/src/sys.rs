@@ -21,9 +21,12 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_TRACE_UPROBE_SESSION: u32 = 57;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const BPF_F_SLEEPABLE: u32 = 16;
 const LOG_BYTES: usize = 1 << 20;
+/// How often a program is given to the verifier while signals interrupt it.
+const VERIFICATIONS_MAX: u32 = 5;
 
 /// Where in a function a program runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,6 +35,24 @@ pub enum End {
     Entry,
     /// After it returned.
     Return,
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// At one end of functions.
+    Multi,
+    /// At both ends of functions: its result 1 at the entry refuses the return (Linux 6.13).
+    Session,
+}
+
+impl Kind {
+    fn attach_type(self) -> u32 {
+        match self {
+            Kind::Multi => BPF_TRACE_UPROBE_MULTI,
+            Kind::Session => BPF_TRACE_UPROBE_SESSION,
+        }
+    }
 }
 
 /// `union bpf_attr`, the part of BPF_MAP_LOOKUP_ELEM.
@@ -125,30 +146,64 @@ pub fn lookup<const KEY: usize, const WORDS: usize>(
 ///
 /// The program is loaded as sleepable although it never sleeps: the kernel needs two more calls per hit for others.
 pub fn load(name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
-    load_as(name, instructions, BPF_F_SLEEPABLE)
+    load_as(name, instructions, Kind::Multi, BPF_F_SLEEPABLE)
 }
 
-/// Loads a program as [`load`] does, with other flags.
-pub fn load_as(name: &str, instructions: &[bpf_insn], prog_flags: u32) -> io::Result<OwnedFd> {
+/// Loads a program as [`load`] does, of any kind and with other flags.
+pub fn load_as(name: &str, instructions: &[bpf_insn], kind: Kind, prog_flags: u32) -> io::Result<OwnedFd> {
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,
         insn_cnt: instructions.len() as u32,
         insns: instructions.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
         prog_flags,
-        expected_attach_type: BPF_TRACE_UPROBE_MULTI,
+        expected_attach_type: kind.attach_type(),
         ..ProgLoad::default()
     };
     let name = &name.as_bytes()[..name.len().min(15)];
     attr.prog_name[..name.len()].copy_from_slice(name);
-    bpf(BPF_PROG_LOAD, &attr).or_else(|first| {
+    verify(&attr).or_else(|first| {
         let mut log = vec![0u8; LOG_BYTES];
         attr.log_level = 1;
         attr.log_size = LOG_BYTES as u32;
         attr.log_buf = log.as_mut_ptr() as u64;
-        bpf(BPF_PROG_LOAD, &attr)
-            .map_err(|_| io::Error::new(first.kind(), format!("{first}: {}", tail(&log))))
+        verify(&attr).map_err(|_| io::Error::new(first.kind(), format!("{first}: {}", tail(&log))))
     })
+}
+
+/// Loads a program. The verifier gives up when a signal is pending, and is then started again, as by libbpf.
+fn verify(attr: &ProgLoad) -> io::Result<OwnedFd> {
+    let mut loaded = bpf(BPF_PROG_LOAD, attr);
+    for _ in 1..VERIFICATIONS_MAX {
+        match loaded {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => loaded = bpf(BPF_PROG_LOAD, attr),
+            loaded => return loaded,
+        }
+    }
+    loaded
+}
+
+/// Returns the number of instructions that the verifier follows to load a program, as the last line of its log has it.
+#[cfg(test)]
+pub fn followed_instructions(instructions: &[bpf_insn]) -> io::Result<u64> {
+    const LOG_STATISTICS: u32 = 4;
+    let mut log = vec![0u8; LOG_BYTES];
+    let attr = ProgLoad {
+        prog_type: BPF_PROG_TYPE_KPROBE,
+        insn_cnt: instructions.len() as u32,
+        insns: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: LOG_STATISTICS,
+        log_size: LOG_BYTES as u32,
+        log_buf: log.as_mut_ptr() as u64,
+        prog_flags: BPF_F_SLEEPABLE,
+        expected_attach_type: BPF_TRACE_UPROBE_MULTI,
+        ..ProgLoad::default()
+    };
+    bpf(BPF_PROG_LOAD, &attr)?;
+    let text = tail(&log);
+    let count = text.split("processed ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    count.ok_or_else(|| io::Error::other(text))
 }
 
 fn tail(log: &[u8]) -> String {
@@ -178,6 +233,20 @@ pub fn link(
         cnt: points.len() as u32,
         multi_flags: if end == End::Return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
         pid,
+        ..LinkCreate::default()
+    };
+    bpf(BPF_LINK_CREATE, &attr)
+}
+
+/// Links a program of [`Kind::Session`] to the function at an offset, for every process that maps the file.
+pub fn link_session(program: &OwnedFd, path: &Path, offset: u64) -> io::Result<OwnedFd> {
+    let path = c_string(path.as_os_str())?;
+    let attr = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        attach_type: BPF_TRACE_UPROBE_SESSION,
+        path: path.as_ptr() as u64,
+        offsets: (&raw const offset) as u64,
+        cnt: 1,
         ..LinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &attr)

@@ -205,18 +205,18 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     }
     let c = counters(kernel);
     let hits = all.hits + c.unattributed_hits.load(Relaxed);
-    let args_records = c.args_records.load(Relaxed);
+    let (args_records, sampled_out) = (c.args_records.load(Relaxed), c.sampled_out.load(Relaxed));
     let account = Account {
         at_ns,
         hits,
         folded: all.folded,
         delivered: c.delivered.load(Relaxed) + args_records,
-        sampled_out: c.sampled_out.load(Relaxed),
+        sampled_out,
         dropped: values(&c.dropped),
         other: values(&c.other),
         records: c.records.load(Relaxed) + args_records,
         ..Account::default()
     };
-    let runs = hits + account.ignored() + args_records + c.returns.load(Relaxed);
+    let runs = hits + account.ignored() + args_records + sampled_out + c.returns.load(Relaxed);
     Account { runs, ..account }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use event::{Event, ProcessId, UnderWay};
 use probe_abi::Cookie;
-use probe_abi::record::{Caller, Calls, FRAMES, ThreadFold};
+use probe_abi::record::{Caller, Calls, FRAMES};
 use zerocopy::transmute;
 
 use crate::kernel::{CALLER_WORDS, Kernel, Words};
@@ -45,7 +45,7 @@ impl CallSampler {
             let Some(calls) = calls_of(kernel, tid, entry) else { continue };
             let pid = (calls.owner.load(Relaxed) >> 32) as u32;
             let process = ProcessId { pid, start_ns: calls.start_ns };
-            for call in [Some(recorded(&calls)), timed(kernel, tid)].into_iter().flatten() {
+            for call in [Some(recorded(&calls)), timed(kernel, pid, tid)].into_iter().flatten() {
                 if call.depth == 0 || call.depth > FRAMES as u64 || seen.len() >= CALLS_MAX {
                     continue;
                 }
@@ -78,8 +78,8 @@ fn recorded(calls: &Calls) -> Outermost {
 }
 
 /// Returns the outermost call of the runtime or the driver that the thread is in.
-fn timed(kernel: &Kernel, tid: u32) -> Option<Outermost> {
-    let thread: ThreadFold = transmute!(kernel.threads.get(&tid, 0).ok()?);
+fn timed(kernel: &Kernel, pid: u32, tid: u32) -> Option<Outermost> {
+    let (_, thread) = kernel.thread(pid, tid)?;
     let frame = &thread.frames[0];
     let (depth, cookie) = (thread.depth, frame.cookie);
     Some(Outermost { map: Map::Threads, depth, cookie, entry_ns: frame.entry_ns })

@@ -8,6 +8,14 @@ use zerocopy::transmute;
 
 use crate::kernel::{HOT_STREAM_WORDS, Kernel};
 
+/// Returns the streams of a process, sorted.
+pub fn keys(kernel: &Kernel, pid: u32) -> Vec<StreamKey> {
+    let keys = kernel.streams.keys().flatten().map(|key| transmute!(key));
+    let mut keys: Vec<StreamKey> = keys.filter(|key: &StreamKey| key.pid == pid).collect();
+    keys.sort_unstable();
+    keys
+}
+
 /// Removes a stream's fold from the kernel's maps. Returns it with the launches that its slot counted.
 pub fn take(kernel: &mut Kernel, key: &StreamKey) -> Option<StreamFold> {
     let slot = HotStream::slot(key);

@@ -16,11 +16,13 @@ mod class;
 mod context;
 pub mod decode;
 mod exit;
+mod files;
 mod hardware;
 mod process;
 
 pub use context::TraceContext;
 pub use exit::ExitStatus;
+pub use files::{EvictionReason, FileCounts, RefusalReason};
 
 pub use call_args::CallArgs;
 pub use class::{CLASSES, ClassSet, ProbeClass};
@@ -92,6 +94,24 @@ pub enum Event {
         mappings_lost: u64,
         /// Processes that ended before a library that they had mapped was probed, since the source began.
         unreached: u64,
+    },
+    /// How many processes the selection leaves out.
+    Selection {
+        /// The current time.
+        at_ns: u64,
+        /// Processes that use a probed library and are excluded now.
+        excluded: u64,
+        /// Records of excluded processes that were discarded since the source began.
+        discarded: u64,
+        /// Excluded processes for which the kernel's filter was full, since the source began.
+        unfiltered: u64,
+    },
+    /// Library files that are not probed.
+    Files {
+        /// The current time.
+        at_ns: u64,
+        /// The counts.
+        counts: FileCounts,
     },
     /// Records or calls were dropped since the last event with this reason.
     Lost {
@@ -199,7 +219,7 @@ pub struct Overhead {
 impl OperationTotal {
     /// Adds the calls that returned, counted by a histogram of the kernel's.
     pub fn add(&mut self, durations: &Durations) {
-        self.returned += durations.count.load(Relaxed);
+        self.returned += durations.buckets.0.iter().map(|count| count.load(Relaxed)).sum::<u64>();
         self.errors += durations.errors.load(Relaxed);
         self.sum_ns += durations.sum_ns.load(Relaxed);
         self.max_ns = self.max_ns.max(durations.max_ns.load(Relaxed));
@@ -288,6 +308,8 @@ impl Event {
             Event::Exit { at_ns, .. }
             | Event::Armed { at_ns, .. }
             | Event::Discovery { at_ns, .. }
+            | Event::Files { at_ns, .. }
+            | Event::Selection { at_ns, .. }
             | Event::Lost { at_ns, .. }
             | Event::Tick { at_ns } => Some(*at_ns),
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),

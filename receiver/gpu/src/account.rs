@@ -28,6 +28,9 @@ pub(crate) struct Account {
     pub(crate) lost: [u64; DropReason::ALL.len()],
     /// How libraries are found.
     pub(crate) discovery: Discovery,
+    /// Excluded processes, discarded records of theirs, and how many of them the filter had no slot for; `None` without a
+    /// selection.
+    pub(crate) selection: Option<[u64; 3]>,
     /// Number of evicted processes.
     pub(crate) evicted: u64,
     /// Overflow series of processes that ended since the last collection.
@@ -89,6 +92,7 @@ impl Account {
     pub(crate) fn metrics(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let mut all = self.own(window, state);
         all.extend(self.discovery.metrics(window));
+        all.extend(self.selection.into_iter().flat_map(|counts| selected(counts, window)));
         normalize(&mut all, window);
         if let Some(probes) = &self.probes {
             let since = Some(probes.since_unix_ns).filter(|since| *since > 0).unwrap_or(window.start);
@@ -141,6 +145,16 @@ impl Account {
             sums(metric::WARPTAP_STEP_UNMEASURED, window, alone(self.unmeasured)),
         ]
     }
+}
+
+/// Returns what the selection of processes leaves out.
+fn selected(counts: [u64; 3], window: TimeRange) -> [Metric; 3] {
+    let [excluded, discarded, unfiltered] = counts.map(|value| vec![(Vec::new(), count(value))]);
+    [
+        sums(metric::WARPTAP_SELECTION_DISCARDED, window, discarded),
+        gauges(metric::WARPTAP_SELECTION_EXCLUDED, window, excluded),
+        sums(metric::WARPTAP_SELECTION_UNFILTERED, window, unfiltered),
+    ]
 }
 
 impl SuppressedCounts {

@@ -123,9 +123,13 @@ impl Analyzer {
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
             Event::Armed { at_ns, mapped_ns, .. } => self.account.discovery.arm(*mapped_ns, *at_ns),
+            Event::Selection { excluded, discarded, unfiltered, .. } => {
+                self.account.selection = Some([*excluded, *discarded, *unfiltered]);
+            }
             Event::Discovery { follows_mappings, mappings_lost, unreached, .. } => {
                 self.account.discovery.update(*follows_mappings, *mappings_lost, *unreached);
             }
+            Event::Files { counts, .. } => self.account.discovery.set_files(*counts),
             Event::CallArgs(args) => self.call_args(args, sink),
             Event::UnderWay(_)
             | Event::LauncherEnv(_)

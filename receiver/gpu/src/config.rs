@@ -4,6 +4,7 @@ mod hardware;
 mod nccl;
 mod overhead;
 mod phases;
+mod processes;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use self::phases::{
     BaselineKeyConfig, BaselinesConfig, ClassifierConfig, OutliersConfig, PhasesConfig, RulesConfig,
     TraceContextConfig,
 };
+pub use self::processes::ProcessesConfig;
 use crate::analyzer::Settings;
 use crate::detail::DetailSettings;
 use crate::source::Origin;
@@ -51,6 +53,8 @@ config::section! {
         pub nccl: NcclConfig,
         /// Polling of GPU clocks, which explains what slowed outliers down.
         pub hardware: HardwareConfig,
+        /// Which processes are traced, by what is known of each when it first uses a GPU library.
+        pub processes: ProcessesConfig,
         /// Processes that are captured.
         pub capture: CaptureConfig,
         /// Probes that stay attached while the collector restarts.
@@ -120,6 +124,17 @@ impl Config {
             problems.add("phases::rules", error.to_string());
         }
         config.hardware.check(&mut problems);
+        config.processes.check(&mut problems);
+        problems.require(
+            config.processes.is_everything() || config.capture.pids.is_empty(),
+            "processes",
+            "the processes to capture are named: expected `processes` or `capture::pids`, not both",
+        );
+        problems.require(
+            config.processes.is_everything() || config.source.recording.is_empty(),
+            "processes",
+            "all processes of a recording are analysed: expected `processes` or `source::recording`, not both",
+        );
         let CaptureConfig { trace_all, pids, .. } = &config.capture;
         problems.require(
             *trace_all == pids.is_empty(),
@@ -171,7 +186,7 @@ impl Config {
         match self.source.recording.as_str() {
             "" => {
                 let capture = capture::Settings { pin: self.pin(guard), ..self.capture() };
-                Origin::Kernel(capture, self.hardware.settings(drivers))
+                Origin::Kernel(Box::new(capture), self.hardware.settings(drivers))
             }
             path => Origin::File(PathBuf::from(path)),
         }
@@ -193,6 +208,7 @@ impl Config {
         capture::Settings {
             trace_all: self.capture.trace_all,
             pids: self.capture.pids.clone(),
+            selection: self.processes.selection(),
             collectives: self.nccl.enabled,
             totals_every_ns: self.collection_interval.nanoseconds(),
             linger_ns: self.capture.linger.nanoseconds(),
@@ -214,7 +230,7 @@ mod tests {
     use super::*;
     use crate::contexts::Relation;
 
-    fn read(json: &str) -> Result<Config, String> {
+    pub(super) fn read(json: &str) -> Result<Config, String> {
         let node: Node = serde_json::from_str(json).unwrap();
         Config::read(Section::new("receivers::gpu", &node)).map_err(|e| e.to_string())
     }

@@ -1,8 +1,11 @@
 //! How the libraries of processes are found, and how long that takes: internal telemetry of the receiver.
 
+use event::{EvictionReason, FileCounts, RefusalReason};
 use instrumentation::TimeRange;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
-use semconv::value::WarptapDiscoveryMethod;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use semconv::value::{WarptapDiscoveryEvictionReason, WarptapDiscoveryMethod, WarptapDiscoveryRefusalReason};
 use semconv::{attribute, metric};
 
 use crate::points::{Durations, count, gauges, histograms, sums, text};
@@ -14,6 +17,7 @@ pub(crate) struct Discovery {
     method: Option<WarptapDiscoveryMethod>,
     mappings_lost: u64,
     unreached: u64,
+    files: FileCounts,
     /// Times from the mapping of libraries to their probes.
     arming: Durations,
 }
@@ -26,6 +30,11 @@ impl Discovery {
             false => WarptapDiscoveryMethod::Scans,
         });
         (self.mappings_lost, self.unreached) = (mappings_lost, unreached);
+    }
+
+    /// Sets the numbers of files that are not probed.
+    pub(crate) fn set_files(&mut self, files: FileCounts) {
+        self.files = files;
     }
 
     /// Adds the time from a mapping to the probes of the library.
@@ -44,7 +53,10 @@ impl Discovery {
         let alone = |value| vec![(Vec::new(), count(value))];
         let mut metrics = vec![
             gauges(metric::WARPTAP_DISCOVERY_ACTIVE, window, methods),
+            sums(metric::WARPTAP_DISCOVERY_FILES_EVICTED, window, evicted(&self.files)),
+            sums(metric::WARPTAP_DISCOVERY_FILES_REFUSED, window, refused(&self.files)),
             sums(metric::WARPTAP_DISCOVERY_MAPPINGS_LOST, window, alone(self.mappings_lost)),
+            sums(metric::WARPTAP_DISCOVERY_SCANS_POSTPONED, window, alone(self.files.postponed)),
             sums(metric::WARPTAP_DISCOVERY_UNREACHED, window, alone(self.unreached)),
         ];
         if self.arming.count() > 0 {
@@ -53,4 +65,32 @@ impl Discovery {
         }
         metrics
     }
+}
+
+fn evicted(files: &FileCounts) -> Vec<(Vec<KeyValue>, Value)> {
+    let name = |reason| match reason {
+        EvictionReason::OverShare => WarptapDiscoveryEvictionReason::OverShare,
+        EvictionReason::Refused => WarptapDiscoveryEvictionReason::Refused,
+        EvictionReason::Unused => WarptapDiscoveryEvictionReason::Unused,
+    };
+    let point = |(reason, number)| {
+        (vec![text(attribute::WARPTAP_DISCOVERY_EVICTION_REASON, name(reason).as_str())], count(number))
+    };
+    EvictionReason::ALL.into_iter().zip(files.evicted).map(point).collect()
+}
+
+fn refused(files: &FileCounts) -> Vec<(Vec<KeyValue>, Value)> {
+    let name = |reason| match reason {
+        RefusalReason::Inaccessible => WarptapDiscoveryRefusalReason::Inaccessible,
+        RefusalReason::Irregular => WarptapDiscoveryRefusalReason::Irregular,
+        RefusalReason::Malformed => WarptapDiscoveryRefusalReason::Malformed,
+        RefusalReason::NoFunctions => WarptapDiscoveryRefusalReason::NoFunctions,
+        RefusalReason::NotAttached => WarptapDiscoveryRefusalReason::NotAttached,
+        RefusalReason::Replaced => WarptapDiscoveryRefusalReason::Replaced,
+        RefusalReason::TooLarge => WarptapDiscoveryRefusalReason::TooLarge,
+    };
+    let point = |(reason, number)| {
+        (vec![text(attribute::WARPTAP_DISCOVERY_REFUSAL_REASON, name(reason).as_str())], count(number))
+    };
+    RefusalReason::ALL.into_iter().zip(files.refused).map(point).collect()
 }

@@ -60,7 +60,7 @@ pub(crate) struct ClockSettings {
 /// The origin of a receiver's events.
 pub(crate) enum Origin {
     /// The kernel of this machine, and optionally the clocks of its GPUs.
-    Kernel(capture::Settings, Option<ClockSettings>),
+    Kernel(Box<capture::Settings>, Option<ClockSettings>),
     /// A recording or a profiler trace.
     File(PathBuf),
     /// A given source.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, events_until};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Clocks, Device, Event, ExitStatus, Overhead, ThrottleReason, ThrottleTime};
+use event::{Account, Clocks, Device, Event, ExitStatus, FileCounts, Overhead, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 use probe_abi::counters::DropReason;
 use probe_abi::record::CountParts;
@@ -51,6 +51,9 @@ fn everything() -> Vec<Event> {
     }
     events.push(Event::Overhead(Box::new(overhead)));
     events.push(Event::Armed { at_ns, pid: 100, mapped_ns: at_ns - MS });
+    events.push(Event::Selection { at_ns, excluded: 2, discarded: 3, unfiltered: 1 });
+    let counts = FileCounts { refused: [1; 7], evicted: [2; 3], postponed: 3 };
+    events.push(Event::Files { at_ns, counts });
     events.push(Event::Discovery { at_ns, follows_mappings: true, mappings_lost: 2, unreached: 1 });
     events
 }

@@ -23,8 +23,8 @@ use crate::poller::IS_ABSENCE_LOGGED;
 const CHANNEL: usize = 1024;
 /// Interval between queries for the processes that use a device.
 const PROCESSES_EVERY: Duration = Duration::from_secs(1);
-/// Interval between attempts to open the driver, and between checks for GPU processes.
-const IDLE: Duration = Duration::from_secs(1);
+/// Interval between attempts to open the driver.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The first of several drivers that opens. A machine with GPUs of two vendors is polled for those of the first one,
 /// because calls name devices by numbers, which would be ambiguous.
@@ -119,12 +119,14 @@ struct Worker {
 impl Worker {
     fn run(mut self, mut driver: Box<dyn Driver>) {
         while !self.is_over() {
-            if self.is_wanted()
-                && let Err(fault) = driver.open(&mut |session| self.poll(session))
-            {
+            if !self.is_wanted() {
+                thread::park();
+                continue;
+            }
+            if let Err(fault) = driver.open(&mut |session| self.poll(session)) {
                 self.log_absence(fault);
             }
-            thread::park_timeout(IDLE);
+            thread::park_timeout(RETRY);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Encoder, Field};
-use event::{Event, ExitStatus, ProcessId};
+use event::{Event, ExitStatus, FileCounts, ProcessId};
 
 /// The kinds of frames. Numbers are never reused.
 pub(super) mod kind {
@@ -27,6 +27,8 @@ pub(super) mod kind {
     pub(crate) const OVERHEAD: u16 = 31;
     pub(crate) const ARMED: u16 = 32;
     pub(crate) const DISCOVERY: u16 = 33;
+    pub(crate) const FILES: u16 = 35;
+    pub(crate) const SELECTION: u16 = 34;
 }
 
 /// Appends the fields of an event and returns its kind.
@@ -50,6 +52,12 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Discovery { at_ns, follows_mappings, mappings_lost, unreached } => {
             let counts = [u64::from(*follows_mappings), *mappings_lost, *unreached];
             fields(kind::DISCOVERY, &(*at_ns, counts), out)
+        }
+        Event::Selection { at_ns, excluded, discarded, unfiltered } => {
+            fields(kind::SELECTION, &(*at_ns, [*excluded, *discarded, *unfiltered]), out)
+        }
+        Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed } } => {
+            fields(kind::FILES, &(*at_ns, (*postponed, (refused.to_vec(), evicted.to_vec()))), out)
         }
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
         Event::Tick { at_ns } => fields(kind::TICK, at_ns, out),
@@ -103,12 +111,26 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
                 Event::Discovery { at_ns, follows_mappings: follows != 0, mappings_lost, unreached }
             })
         }
+        kind::SELECTION => <(u64, [u64; 3])>::take(from).map(|(at_ns, [excluded, discarded, unfiltered])| {
+            Event::Selection { at_ns, excluded, discarded, unfiltered }
+        }),
+        kind::FILES => <(u64, (u64, (Vec<u64>, Vec<u64>)))>::take(from).map(
+            |(at_ns, (postponed, (refused, evicted)))| {
+                let counts = FileCounts { refused: known(&refused), evicted: known(&evicted), postponed };
+                Event::Files { at_ns, counts }
+            },
+        ),
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),
         kind::TICK => Field::take(from).map(|at_ns| Event::Tick { at_ns }),
         kind::END => return Counts::take(from).map_or(Payload::Malformed, Payload::End),
         _ => return Payload::Unknown,
     };
     event.map_or(Payload::Malformed, Payload::Event)
+}
+
+/// Returns the counts of the reasons that this version has, in their order.
+fn known<const N: usize>(counts: &[u64]) -> [u64; N] {
+    std::array::from_fn(|number| counts.get(number).copied().unwrap_or_default())
 }
 
 /// Numbers of events by kind, and of texts and lists that were cut.

@@ -14,8 +14,8 @@ use super::codec::{Encoder, Field as _};
 use super::frames::{self, kind};
 use super::*;
 use event::{
-    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, LauncherEnv, OperationTotal, Overhead,
-    ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
+    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, FileCounts, LauncherEnv,
+    OperationTotal, Overhead, ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 
 fn info() -> Info {
@@ -236,6 +236,12 @@ fn event() -> impl Strategy<Value = Event> {
         any::<(u64, u32, u64)>().prop_map(|(at_ns, pid, mapped_ns)| Event::Armed { at_ns, pid, mapped_ns }),
         any::<(u64, bool, u64, u64)>().prop_map(|(at_ns, follows_mappings, mappings_lost, unreached)| {
             Event::Discovery { at_ns, follows_mappings, mappings_lost, unreached }
+        }),
+        any::<(u64, [u64; 3])>().prop_map(|(at_ns, [excluded, discarded, unfiltered])| {
+            Event::Selection { at_ns, excluded, discarded, unfiltered }
+        }),
+        any::<(u64, [u64; 7], [u64; 3], u64)>().prop_map(|(at_ns, refused, evicted, postponed)| {
+            Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed } }
         }),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
         any::<u64>().prop_map(|at_ns| Event::Tick { at_ns }),

@@ -25,13 +25,6 @@ impl StreamFold {
         }
     }
 
-    /// Counts any enqueue but a launch. Call after [`StreamFold::begin`].
-    #[inline(always)]
-    fn enqueue(&self, tid: u32) {
-        self.add(Counter::Enqueues, 1);
-        self.note_thread(tid);
-    }
-
     #[inline(always)]
     fn note_thread(&self, tid: u32) {
         if self.own_thread() != u64::from(tid) {
@@ -84,22 +77,22 @@ impl StreamFold {
     /// Counts a launch of a graph with these contents; `None` if they are not known.
     #[inline(always)]
     pub fn launch_graph(&self, tid: u32, call: &Enqueue, graph: Option<&Contents>) {
-        self.enqueue(tid);
+        self.note_thread(tid);
         self.add(Counter::GraphLaunches, 1);
         self.add(Counter::Graphs, mix(call.identity));
         let Some(graph) = graph.filter(|graph| graph.is_known()) else { return };
         self.add(Counter::GraphsKnown, 1);
         self.add(Counter::GraphKernels, graph.kernels.load(Relaxed));
         self.add(Counter::GraphThreads, graph.threads.load(Relaxed));
-        self.add(Counter::GraphForeign, graph.foreign.load(Relaxed));
-        self.add(Counter::GraphBytes, graph.bytes.load(Relaxed));
-        self.add(Counter::GraphCollectives, graph.collectives.load(Relaxed));
+        self.add_some(Counter::GraphForeign, graph.foreign.load(Relaxed));
+        self.add_some(Counter::GraphBytes, graph.bytes.load(Relaxed));
+        self.add_some(Counter::GraphCollectives, graph.collectives.load(Relaxed));
     }
 
     /// Counts a copy.
     #[inline(always)]
     pub fn copy(&self, tid: u32, direction: Direction, call: &Enqueue) {
-        self.enqueue(tid);
+        self.note_thread(tid);
         self.add(Counter::Copies, 1);
         match direction {
             Direction::HostToDevice => self.add(Counter::BytesToDevice, call.bytes),
@@ -112,7 +105,8 @@ impl StreamFold {
     /// Counts a fill.
     #[inline(always)]
     pub fn fill(&self, tid: u32, call: &Enqueue) {
-        self.enqueue(tid);
+        self.note_thread(tid);
+        self.add(Counter::Enqueues, 1);
         self.add(Counter::BytesFilled, call.bytes);
     }
 }

@@ -9,11 +9,13 @@ use crate::thread_counter::ThreadCounts;
 /// Number of frames per thread: a call within a call within a call.
 pub const FRAMES: usize = 4;
 
-/// State of a thread that makes timed calls.
-#[derive(Debug)]
+/// State of a thread that makes timed calls, in one of the slots of [`crate::hot::THREADS`].
+#[derive(Debug, Default)]
 #[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ThreadFold {
+    /// Process id in the upper half, thread id in the lower; 0 if the slot is free.
+    pub owner: AtomicU64,
     /// Number of frames in use.
     pub depth: u64,
     /// Current device of the thread, plus one; 0 if it was never set.
@@ -108,8 +110,8 @@ pub struct Frame {
     pub stream: u64,
     /// Which steps the return ends: 0 for none, [`Frame::CLOSES_FRONTIER`] or [`Frame::CLOSES_SLOTS`].
     pub closing: u64,
-    /// Slots of [`ProcessFold::active`](super::ProcessFold::active) whose steps the return ends, a bit each. Atomic,
-    /// so that each access reads memory.
+    /// Slots of [`ProcessFold::active`](super::ProcessFold::active) whose steps the return ends, a bit each; 1 if the
+    /// return has ended a step within the frontier. Atomic, so that each access reads memory.
     pub slots: AtomicU64,
     /// Calls of the process that enqueued work from its previous sync call to the entry.
     pub process_enqueued_since_sync: u64,

@@ -33,9 +33,15 @@ impl Capture {
     /// Removes what the earlier agent stored of processes that have ended, and its own settings.
     fn clean_up(&mut self, traced: &[u32]) {
         let alive = proc::pids();
-        let named: Vec<u32> =
-            self.kernel.filter.keys().flatten().filter(|pid| !traced.contains(pid)).collect();
-        named.iter().for_each(|pid| drop(self.kernel.filter.remove(pid)));
+        let verdicts: Vec<(u32, u64)> =
+            self.kernel.filter.iter().flatten().filter(|(pid, _)| !traced.contains(pid)).collect();
+        for (pid, verdict) in verdicts {
+            let _ = self.kernel.filter.remove(&pid);
+            // It was excluded, and may be selected now: its calls are counted from now on.
+            if verdict == 0 && alive.contains(&pid) {
+                self.arming.admit(pid, clock::now_ns());
+            }
+        }
         let _ = self.kernel.filter.insert(std::process::id(), 0, 0);
         let codes: Vec<_> = self.kernel.runtime.iter().flatten().collect();
         for (pid, code) in codes {

@@ -5,7 +5,6 @@
 //! intervals.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use event::{Event, ExitStatus};
 
@@ -14,10 +13,6 @@ use crate::mappings::{Mapped, MappingEvents, ReportedMappings};
 use crate::multi::Multi;
 use crate::{clock, proc};
 
-/// Longest wait for a mapping while processes are traced, whose records are read meanwhile.
-const ACTIVE_WAIT: Duration = Duration::from_millis(5);
-/// Longest wait for a mapping while no process is traced.
-const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// Time from a loss of reports to the inventory, so that a burst of losses leads to one.
 const AFTER_LOSS_NS: u64 = 50_000_000;
 
@@ -97,12 +92,11 @@ impl Capture {
     /// Waits for a mapping, at most some milliseconds. Returns false at once if the kernel reports none. While no process
     /// is traced, a program that the next library needs is loaded instead.
     pub(super) fn wait_for_mappings(&mut self) -> bool {
-        let is_idle = self.processes.traced().next().is_none();
-        if is_idle && self.kernel.multi.as_mut().is_some_and(Multi::preload) {
+        if self.is_idle() && self.kernel.multi.as_mut().is_some_and(Multi::preload) {
             return true;
         }
         let Some(events) = &self.finder.events else { return false };
-        events.wait(if is_idle { IDLE_WAIT } else { ACTIVE_WAIT });
+        events.wait(self.wait_time());
         true
     }
 
@@ -125,7 +119,7 @@ impl Capture {
             return;
         }
         self.processes.track(pid, now_ns);
-        if !self.scan(pid, now_ns, Some(at_ns), into) && self.libraries.armed_ns(&file).is_none() {
+        if !self.scan(pid, now_ns, Some(at_ns), into) && !self.libraries.is_attached(&file) {
             self.finder.unreached += 1;
         }
     }
@@ -139,7 +133,9 @@ impl Capture {
             let gone: Vec<u32> = self.processes.pids().filter(|pid| !proc::exists(*pid)).collect();
             self.end_all(&gone, now_ns, into);
         }
+        self.settle_excluded();
         self.libraries.sweep(now_ns, self.linger_ns);
+        self.rest();
     }
 
     fn take_inventory(&mut self, now_ns: u64, into: &mut Vec<Event>) {

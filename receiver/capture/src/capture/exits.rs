@@ -1,7 +1,8 @@
 //! Exits of processes: reads their last totals and frees their map entries.
 
+use std::collections::BTreeSet;
+
 use event::{Event, ExitStatus, ProcessId};
-use probe_abi::record::StreamKey;
 
 use super::Capture;
 use crate::kernel::Kernel;
@@ -12,9 +13,10 @@ impl Capture {
     pub(super) fn process_exited(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         let Some(tracked) = self.processes.remove(pid) else { return };
         self.arming.remove(pid);
-        self.libraries.retain(pid, &[], at_ns);
+        self.libraries.retain(pid, &BTreeSet::new(), at_ns);
         self.clear_runtime(pid);
         self.publishers.clear(&mut self.kernel, pid);
+        self.end_exclusion(pid, tracked.selected);
         // The next process with this pid is not one of the configured ones.
         let _ = self.kernel.filter.remove(&pid);
         if let Some(process) = tracked.traced {
@@ -29,7 +31,9 @@ impl Capture {
         if is_followed && self.processes.get_mut(pid).is_none() {
             return;
         }
-        let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
+        let before = self.processes.get_mut(pid).map(|f| (f.traced.take(), std::mem::take(&mut f.selected)));
+        let (traced, selected) = before.unwrap_or_default();
+        self.end_exclusion(pid, selected);
         if let Some(process) = traced {
             self.close(process, at_ns, ExitStatus::Unknown, into);
         }
@@ -68,10 +72,7 @@ impl Capture {
 
 /// Appends the steps that no sync call will end any more.
 fn push_unfinished_steps(kernel: &mut Kernel, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-    let keys = kernel.streams.keys().flatten().map(|key| zerocopy::transmute!(key));
-    let mut keys: Vec<StreamKey> = keys.filter(|key: &StreamKey| key.pid == process.pid).collect();
-    keys.sort_unstable();
-    for key in keys {
+    for key in unfinished::keys(kernel, process.pid) {
         if let Some(fold) = unfinished::take(kernel, &key) {
             into.extend(unfinished::unfinished_step(process, &key, &fold, at_ns).map(Event::Step));
         }

@@ -50,7 +50,7 @@ impl FormerCalls {
 }
 
 /// Returns the header of the record of a call.
-fn header(record: &Record) -> Option<&Header> {
+pub(super) fn header(record: &Record) -> Option<&Header> {
     match record {
         Record::Step(step) => Some(&step.header),
         Record::Context(context) => Some(&context.header),
@@ -144,10 +144,9 @@ impl Capture {
             Record::CallArgs(args) if args.header.entry_ns < read_ns => args.header.flags |= flag::UNARMED,
             Record::CallArgs(_) | Record::Context(_) | Record::Process(_) => {}
         }
-        if let Some(header) = header(&record).copied() {
-            self.ensure_described((&header).into(), header.entry_ns, into);
+        if header(&record).copied().is_some_and(|header| self.admits(&header, into)) {
+            into.extend(event_of(record));
         }
-        into.extend(event_of(record));
     }
 
     /// Returns the former maps that have the state of a process, while both agents' programs are attached.
@@ -155,6 +154,13 @@ impl Capture {
         let hand_over = self.hand_over.as_mut()?;
         let is_former = hand_over.processes.get(&process.pid) == Some(&process);
         hand_over.maps().filter(|_| is_former).map(|maps| &mut maps.kernel)
+    }
+
+    /// Leaves the former totals of an excluded process out.
+    pub(super) fn forget_former(&mut self, pid: u32) {
+        if let Some(hand_over) = &mut self.hand_over {
+            hand_over.processes.remove(&pid);
+        }
     }
 
     /// Carries the totals of a process that the former programs count. Does nothing for others.

@@ -6,10 +6,13 @@ use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
 use crate::arming::ArmedFile;
-use crate::libraries::{Coverage, FoundLibrary};
+use crate::libraries::{Coverage, FoundLibrary, LibraryKey};
 use crate::maps::{self, Mapping};
-use crate::processes::Tracked;
-use crate::{clock, proc};
+use crate::processes::{Selected, Tracked};
+use crate::{clock, proc, user};
+
+/// Files of a process that its description names, observed or not.
+const TEXTS_MAX: usize = 64;
 
 impl Capture {
     /// Reads the mappings of a process, attaches to its libraries, and describes it again if that changed its coverage.
@@ -22,30 +25,57 @@ impl Capture {
         mapped_ns: Option<u64>,
         into: &mut Vec<Event>,
     ) -> bool {
+        if self.is_excluded(pid) {
+            return true;
+        }
+        let _looking = self.stalls.look(pid);
+        let user = user::of(pid);
+        if self.libraries.postpone(pid, user, now_ns) {
+            return true;
+        }
+        let began_ns = clock::now_ns();
+        let is_alive = self.scan_now(pid, now_ns, mapped_ns, into);
+        self.libraries.charge(user, began_ns);
+        is_alive
+    }
+
+    fn scan_now(&mut self, pid: u32, now_ns: u64, mapped_ns: Option<u64>, into: &mut Vec<Event>) -> bool {
         let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return false };
         let mappings = maps::parse(&text);
         if mappings.is_empty() {
+            // A kernel thread, or a process that has ended.
+            self.remove_if_irrelevant(pid);
             return false;
         }
         let (mut observed, mut gaps) = self.attach_all(pid, &mappings, mapped_ns, into);
         self.find_contexts(pid, &mappings, &mut observed, &mut gaps);
-        self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
+        self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect(), now_ns);
         let Some(tracked) = self.processes.get_mut(pid) else { return true };
         if tracked.observed != observed || tracked.gaps != gaps {
             (tracked.observed, tracked.gaps) = (observed, gaps);
             if let Some(process) = tracked.traced {
                 self.describe(process, now_ns, into);
             }
-        } else if self.is_irrelevant(pid) {
-            self.processes.remove(pid);
-            self.arming.remove(pid);
+        } else {
+            self.remove_if_irrelevant(pid);
         }
         true
     }
 
+    /// Stops tracking a process that is irrelevant.
+    fn remove_if_irrelevant(&mut self, pid: u32) {
+        if self.is_irrelevant(pid) {
+            self.processes.remove(pid);
+            self.arming.remove(pid);
+        }
+    }
+
     /// Returns true for a process without libraries, while the kernel would report that it maps one.
     fn is_irrelevant(&mut self, pid: u32) -> bool {
-        let is_without = |t: &mut Tracked| t.traced.is_none() && t.observed.is_empty() && t.gaps.is_empty();
+        let is_without = |t: &mut Tracked| {
+            let is_excluded = matches!(t.selected, Selected::No { .. });
+            !is_excluded && t.traced.is_none() && t.observed.is_empty() && t.gaps.is_empty()
+        };
         self.trace_all
             && self.finder.follows_mappings()
             && self.processes.get_mut(pid).is_some_and(is_without)
@@ -80,17 +110,20 @@ impl Capture {
         if pid == std::process::id() {
             return Default::default();
         }
-        // Before the driver is probed, so that none of the runtime's own calls is counted.
-        self.set_runtime(pid, runtime_code(mappings));
-        let (mut observed, mut gaps) = (Vec::new(), Vec::new());
         let library = |mapping| {
             let library = Mapping::library(mapping)?;
             Some(FoundLibrary { mapping, library, is_embedded: false })
         };
         let mut found: Vec<FoundLibrary<'_>> = mappings.iter().filter_map(library).collect();
         found.extend(embedded_runtime(mappings));
-        found.dedup_by_key(|f| f.mapping.file);
+        found.dedup_by_key(|f| f.key());
         found.retain(|f| self.collectives || f.library != Library::Nccl);
+        if !found.is_empty() && !self.is_selected(pid) {
+            return Default::default();
+        }
+        // Before the driver is probed, so that none of the runtime's own calls is counted.
+        self.set_runtime(pid, runtime_code(mappings));
+        let (mut observed, mut gaps) = (Vec::new(), Vec::new());
         let attach = self.attach.as_ref();
         for coverage in self.libraries.attach_all(&mut self.kernel, attach, pid, &found) {
             match coverage {
@@ -100,7 +133,7 @@ impl Capture {
             }
         }
         self.note_armed_files(pid, &found, mapped_ns, into);
-        (observed, gaps)
+        (bounded(observed), bounded(gaps))
     }
 
     /// Notes when the libraries of a process were mapped and probed.
@@ -117,8 +150,8 @@ impl Capture {
         let Some(mapped_ns) = reported_ns.or_else(|| proc::started_ns(pid)) else { return };
         let mut last_armed_ns = 0;
         for f in found {
-            let (file, library) = (f.mapping.file, f.library);
-            if let Some(armed_ns) = self.libraries.armed_ns(&file) {
+            let LibraryKey { file, library } = f.key();
+            if let Some(armed_ns) = self.libraries.armed_ns(&f.key()) {
                 let noted_ns = clock::now_ns();
                 let file = ArmedFile { file, library, armed_ns, mapped_ns, is_mapping_known, noted_ns };
                 self.arming.note(pid, &file, proc::has_gpu_open);
@@ -127,6 +160,13 @@ impl Capture {
         }
         if is_mapping_known && last_armed_ns > mapped_ns {
             into.push(Event::Armed { at_ns: last_armed_ns, pid, mapped_ns });
+        }
+    }
+
+    /// Stores the address ranges of a process's runtime before its calls are counted.
+    pub(super) fn find_runtime(&mut self, pid: u32) {
+        if let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) {
+            self.set_runtime(pid, runtime_code(&maps::parse(&text)));
         }
     }
 
@@ -147,6 +187,7 @@ impl Capture {
     }
 
     fn describe(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let _looking = self.stalls.look(process.pid);
         let mut info = proc::describe(process, at_ns);
         if let Some(tracked) = self.processes.get_mut(process.pid) {
             (info.observed, info.gaps) = (tracked.observed.clone(), tracked.gaps.clone());
@@ -163,16 +204,20 @@ impl Capture {
         }
     }
 
-    /// Describes the process of a record unless it was described before.
-    pub(super) fn ensure_described(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+    /// Describes the process of a record unless it was described before. Returns false if the process is excluded.
+    pub(super) fn ensure_described(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) -> bool {
         if self.processes.get_mut(process.pid).is_none() {
             self.processes.track(process.pid, at_ns);
         }
-        let Some(tracked) = self.processes.get_mut(process.pid) else { return };
+        // Too many processes: their records are of unknown processes, which cannot be selected.
+        let Some(tracked) = self.processes.get_mut(process.pid) else { return self.selects_all() };
         match tracked.traced {
-            Some(known) if known == process => return,
+            Some(known) if known == process => return true,
             Some(_) => self.process_exited(process.pid, at_ns, ExitStatus::Unknown, into),
             None => {}
+        }
+        if !self.is_selected(process.pid) {
+            return false;
         }
         self.processes.track(process.pid, at_ns);
         if let Some(tracked) = self.processes.get_mut(process.pid) {
@@ -180,6 +225,7 @@ impl Capture {
         }
         self.scan(process.pid, at_ns, None, into);
         self.describe(process, at_ns, into);
+        true
     }
 
     pub(super) fn clear_runtime(&mut self, pid: u32) {
@@ -187,6 +233,15 @@ impl Capture {
             let _ = self.kernel.runtime.remove(&pid);
         }
     }
+}
+
+/// Shortens a list that a process can make as long as the number of its mappings.
+fn bounded(mut texts: Vec<String>) -> Vec<String> {
+    if let Some(more) = texts.len().checked_sub(TEXTS_MAX).filter(|more| *more > 0) {
+        texts.truncate(TEXTS_MAX);
+        texts.push(format!("{more} further files"));
+    }
+    texts
 }
 
 /// Returns the address ranges of the runtime library.

@@ -5,25 +5,17 @@
 //! <https://www.fsfla.org/~lxoliva/writeups/TLS/RFC-TLSDESC-x86.txt>). For a variable of the executable, the linker has
 //! resolved the location and there is no relocation.
 //!
-//! The file may be hostile: only the tables that are needed are read, each bounded.
+//! The file may be hostile: it is read in pieces ([`crate::elf`]).
 
 use std::fs::File;
 
-use object::elf::{self, ProgramHeader64, SectionType, Sym64};
-use object::read::elf::{
-    FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
-    VersionTable,
-};
-use object::{Endianness, ReadCache, SymbolIndex};
+use object::Endianness;
+use object::elf::{self, ProgramHeader64, Rela64, Sym64};
+use object::read::elf::{ProgramHeader as _, Rela as _, Sym as _};
 
-use crate::elf::{Data, ElfError, Header, Tables, tables};
+use crate::elf::names::Names;
+use crate::elf::{Elf, ElfError, Program, Section};
 
-type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
-type Symbols<'a> = SymbolTable<'a, Header, Data<'a>>;
-
-/// Tables of an object that are read.
-const TABLES: [SectionType; 5] =
-    [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_GNU_HASH, elf::SHT_RELA, elf::SHT_SYMTAB_SHNDX];
 /// Bytes between the thread pointer and the block of the executable on AArch64.
 const AARCH64_OWN_BYTES: u64 = 16;
 
@@ -76,49 +68,44 @@ impl Exports {
 }
 
 /// Finds the variable `name`; `None` if the file does not export it.
-pub fn find(file: File, name: &str) -> Result<Option<Exports>, ElfError> {
-    let cache = ReadCache::new(file);
-    let tables = tables(&cache, &TABLES)?;
-    exports(&cache, &tables, name).map_err(|e| ElfError::Unreadable(e.to_string()))
-}
-
-fn exports<'a>(data: Data<'a>, tables: &Tables<'a>, name: &str) -> Result<Option<Exports>, object::Error> {
-    let Tables { header, endian, sections } = tables;
-    let endian = *endian;
-    let programs = header.program_headers(endian, data)?;
-    let Some(block) = programs.iter().find(|p| p.p_type(endian) == elf::PT_TLS) else { return Ok(None) };
-    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
-    let Some((index, symbol)) = lookup(sections, &symbols, endian, data, name)? else { return Ok(None) };
-    let value = symbol.st_value(endian);
-    let relocated = relocated(sections, &symbols, endian, data, header.e_machine(endian), index, value)?;
-    let own = || own_distance(header.e_machine(endian), block, endian).wrapping_add(value);
-    let is_code = |p: &&ProgramHeader64<Endianness>| {
-        p.p_type(endian) == elf::PT_LOAD && p.p_flags(endian) & elf::PF_X == elf::PF_X
-    };
-    let load = programs.iter().filter(is_code);
+pub fn find(file: &File, name: &str) -> Result<Option<Exports>, ElfError> {
+    let elf = Elf::read(file)?;
+    let endian = elf.endian;
+    let Some(block) = elf.programs.iter().find(|p| p.p_type(endian) == elf::PT_TLS) else { return Ok(None) };
+    let Some(variable) = lookup(&elf, name)? else { return Ok(None) };
+    let own = || own_distance(elf.machine, block, endian).wrapping_add(variable.offset);
+    let is_code =
+        |p: &&Program| p.p_type(endian) == elf::PT_LOAD && p.p_flags(endian) & elf::PF_X == elf::PF_X;
+    let load = elf.programs.iter().filter(is_code);
     Ok(Some(Exports {
-        access: relocated.unwrap_or_else(|| Access::Own(own())),
-        offset: value,
+        access: relocated(&elf, &variable)?.unwrap_or_else(|| Access::Own(own())),
+        offset: variable.offset,
         segments: load.map(|p| (p.p_offset(endian), p.p_filesz(endian), p.p_vaddr(endian))).collect(),
     }))
 }
 
-/// Finds the variable among the dynamic symbols, by their hash table if there is one.
-fn lookup<'a>(
-    sections: &Sections<'a>,
-    symbols: &Symbols<'a>,
-    endian: Endianness,
-    data: Data<'a>,
-    name: &str,
-) -> Result<Option<(SymbolIndex, &'a Sym64<Endianness>)>, object::Error> {
-    let name = name.as_bytes();
-    let found = match sections.gnu_hash(endian, data)? {
-        Some((table, _)) => {
-            table.find(endian, name, elf::gnu_hash(name), None, symbols, &VersionTable::default())
-        }
-        None => symbols.enumerate().find(|(_, s)| symbols.symbol_name(endian, s) == Ok(name)),
-    };
-    Ok(found.filter(|(_, s)| s.st_type() == elf::STT_TLS && !s.is_undefined(endian)))
+/// A thread-local variable among the dynamic symbols.
+struct Variable<'e> {
+    symbols: &'e Section,
+    index: usize,
+    offset: u64,
+}
+
+/// Finds the variable among the dynamic symbols.
+fn lookup<'e>(elf: &'e Elf<'_>, name: &str) -> Result<Option<Variable<'e>>, ElfError> {
+    let names = Names::new(&[name])?;
+    let mut found = None;
+    for symbols in elf.sections_of(elf::SHT_DYNSYM)? {
+        let Some(strings) = elf.linked(symbols) else { continue };
+        let positions = names.positions(elf, strings)?;
+        elf.entries(symbols, |index, symbol: &Sym64<Endianness>| {
+            let is_variable = symbol.st_type() == elf::STT_TLS && !symbol.is_undefined(elf.endian);
+            if is_variable && positions.contains_key(&symbol.st_name(elf.endian)) {
+                found.get_or_insert(Variable { symbols, index, offset: symbol.st_value(elf.endian) });
+            }
+        })?;
+    }
+    Ok(found)
 }
 
 fn loader_word(machine: elf::Machine, kind: elf::RelocationType) -> Option<LoaderWord> {
@@ -137,34 +124,24 @@ fn loader_word(machine: elf::Machine, kind: elf::RelocationType) -> Option<Loade
 }
 
 /// Returns the access by the relocation of the variable, or by one without a symbol, which is of the whole block.
-fn relocated<'a>(
-    sections: &Sections<'a>,
-    symbols: &Symbols<'a>,
-    endian: Endianness,
-    data: Data<'a>,
-    machine: elf::Machine,
-    index: SymbolIndex,
-    value: u64,
-) -> Result<Option<Access>, object::Error> {
-    let mut of_block = None;
-    for section in sections.iter() {
-        let Some((relocations, linked)) = section.rela(endian, data)? else { continue };
-        for r in relocations.iter().filter(|_| linked == symbols.section()) {
-            let Some(word) = loader_word(machine, r.r_type(endian, false)) else { continue };
-            let (address, addend) = (r.r_offset(endian), r.r_addend(endian) as u64);
-            match r.r_sym(endian, false) as usize {
-                0 => {
-                    let delta = value.wrapping_sub(addend);
-                    of_block = of_block.or(Some(Access::Indirect { word, address, delta }));
-                }
-                named if named == index.0 => {
-                    return Ok(Some(Access::Indirect { word, address, delta: addend.wrapping_neg() }));
+fn relocated(elf: &Elf<'_>, variable: &Variable<'_>) -> Result<Option<Access>, ElfError> {
+    let (mut of_block, mut of_variable) = (None, None);
+    let is_of_table = |s: &&Section| elf.linked(s).is_some_and(|of| std::ptr::eq(of, variable.symbols));
+    for relocations in elf.sections_of(elf::SHT_RELA)?.into_iter().filter(is_of_table) {
+        elf.entries(relocations, |_, r: &Rela64<Endianness>| {
+            let Some(word) = loader_word(elf.machine, r.r_type(elf.endian, false)) else { return };
+            let (address, addend) = (r.r_offset(elf.endian), r.r_addend(elf.endian) as u64);
+            let access = |delta| Access::Indirect { word, address, delta };
+            match r.r_sym(elf.endian, false) as usize {
+                0 => drop(of_block.get_or_insert(access(variable.offset.wrapping_sub(addend)))),
+                named if named == variable.index => {
+                    of_variable.get_or_insert(access(addend.wrapping_neg()));
                 }
                 _ => {}
             }
-        }
+        })?;
     }
-    Ok(of_block)
+    Ok(of_variable.or(of_block))
 }
 
 /// Returns the distance from the thread pointer to the block of the executable: on x86-64 the block ends at the thread
@@ -190,7 +167,7 @@ mod tests {
         let publisher = simulator::PUBLISHERS.iter().find(|(file, _)| file.contains(name)).unwrap();
         let dir = std::env::temp_dir().join(format!("warptap-publishers-{}", std::process::id()));
         let path = simulator::install_publisher(&dir, *publisher).unwrap();
-        let found = find(File::open(path).unwrap(), SYMBOL).unwrap().unwrap();
+        let found = find(&File::open(path).unwrap(), SYMBOL).unwrap().unwrap();
         std::fs::remove_dir_all(dir).unwrap();
         found
     }
@@ -226,12 +203,12 @@ mod tests {
     #[test]
     fn files_without_the_variable_or_cut_short_export_nothing() {
         let own = std::env::current_exe().unwrap();
-        assert_eq!(find(File::open(&own).unwrap(), SYMBOL).unwrap(), None);
+        assert_eq!(find(&File::open(&own).unwrap(), SYMBOL).unwrap(), None);
         let bytes = simulator::PUBLISHERS[0].1;
         let path = std::env::temp_dir().join(format!("warptap-publisher-cut-{}", std::process::id()));
         for length in (0..bytes.len()).step_by(61) {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            let _ = find(File::open(&path).unwrap(), SYMBOL);
+            let _ = find(&File::open(&path).unwrap(), SYMBOL);
         }
         std::fs::remove_file(path).unwrap();
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::jobs::{LinkChange, Linkable};
 use crate::budget::{ClassSet, ProbeClass};
-use crate::maps::FileKey;
+use crate::libraries::LibraryKey;
 use crate::multi::Links;
 use crate::totals::CallReader;
 
@@ -57,7 +57,7 @@ impl SplitFile {
     }
 
     /// Returns what is needed for these users and thinned processes.
-    pub fn need(&mut self, file: FileKey, users: &BTreeSet<u32>, thinned: &Thinned) -> Need {
+    pub fn need(&mut self, file: LibraryKey, users: &BTreeSet<u32>, thinned: &Thinned) -> Need {
         let thinned: Thinned =
             thinned.iter().filter(|(pid, _)| users.contains(*pid)).map(|(pid, c)| (*pid, *c)).collect();
         match (self.is_busy, thinned.is_empty()) {
@@ -67,7 +67,7 @@ impl SplitFile {
         }
     }
 
-    fn share(&mut self, file: FileKey) -> Need {
+    fn share(&mut self, file: LibraryKey) -> Need {
         if let Some(shared) = self.shared.take() {
             return Need::Shared(shared);
         }
@@ -76,7 +76,7 @@ impl SplitFile {
         self.change(LinkChange { is_shared: true, close, pids, ..self.empty(file) })
     }
 
-    fn difference(&mut self, file: FileKey, users: &BTreeSet<u32>, thinned: Thinned) -> Need {
+    fn difference(&mut self, file: LibraryKey, users: &BTreeSet<u32>, thinned: Thinned) -> Need {
         let is_wanted = |(pid, class): &(u32, ProbeClass)| {
             users.contains(pid) && !thinned.get(pid).is_some_and(|classes| classes.contains(*class))
         };
@@ -94,7 +94,7 @@ impl SplitFile {
         self.change(LinkChange { link, close, pids: pids.into_iter().collect(), ..self.empty(file) })
     }
 
-    fn empty(&self, file: FileKey) -> LinkChange {
+    fn empty(&self, file: LibraryKey) -> LinkChange {
         let (linkable, reader) = (self.linkable.clone(), Arc::clone(&self.reader));
         LinkChange {
             file,

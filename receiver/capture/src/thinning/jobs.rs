@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::estimate::ProcessClock;
 use crate::budget::{ClassSet, ProbeClass};
 use crate::clock;
-use crate::maps::FileKey;
+use crate::libraries::LibraryKey;
 use crate::multi::{ALL_PROCESSES, LinkPlan, Links};
 use probe_abi::PROBES;
 
@@ -49,7 +49,7 @@ pub enum Report {
     /// A window of a process is over.
     Window { pid: u32, seen: Option<Seen> },
     /// The links of a file are changed.
-    Changed { file: FileKey, made: Made },
+    Changed { file: LibraryKey, made: Made },
 }
 
 /// What was seen in a window, unless nothing could be attached or the process made no call.
@@ -74,7 +74,7 @@ pub struct Made {
 
 /// A change of the links of a file.
 pub struct LinkChange {
-    pub file: FileKey,
+    pub file: LibraryKey,
     pub linkable: Linkable,
     /// Links for every process are made.
     pub is_shared: bool,

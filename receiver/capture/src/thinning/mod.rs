@@ -30,8 +30,7 @@ use crate::budget::{Budget, CLASSES, Change, ClassSet, INTERVAL_NS, ProbeClass, 
 use crate::cost::Calibration;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
-use crate::libraries::Libraries;
-use crate::maps::FileKey;
+use crate::libraries::{Libraries, LibraryKey};
 use crate::totals::{self, CallReader, RowCalls};
 
 /// A process that is thinned, or was.
@@ -62,9 +61,9 @@ struct LastRead {
 pub struct Thinning {
     budget: Budget,
     processes: BTreeMap<u32, Process>,
-    files: BTreeMap<FileKey, SplitFile>,
+    files: BTreeMap<LibraryKey, SplitFile>,
     /// Files that cannot be split, and processes whose share is above the budget, which were logged.
-    refused: BTreeSet<FileKey>,
+    refused: BTreeSet<LibraryKey>,
     exceeded: BTreeSet<u32>,
     interval: Interval,
     last: LastRead,
@@ -300,7 +299,7 @@ impl Thinning {
         self.budget.window(pid, close.at_ns.saturating_sub(open.at_ns), &runs);
     }
 
-    fn changed(&mut self, file: FileKey, made: Made, libraries: &Libraries) {
+    fn changed(&mut self, file: LibraryKey, made: Made, libraries: &Libraries) {
         let Made { links, shared, moments } = made;
         if let Some(split) = self.files.get_mut(&file) {
             split.changed(links, shared);
@@ -354,7 +353,7 @@ impl Process {
 fn split_file(
     kernel: &mut Kernel,
     libraries: &mut Libraries,
-    key: &FileKey,
+    key: &LibraryKey,
     reader: &Arc<CallReader>,
 ) -> Option<SplitFile> {
     let (shared, file, points) = libraries.take_thinnable(key)?;
@@ -370,8 +369,8 @@ fn split_file(
 }
 
 /// Returns whether the files of a process can be split; logs once if one cannot.
-fn can_split(libraries: &Libraries, refused: &mut BTreeSet<FileKey>, pid: u32) -> bool {
-    let is_shared = |file: &FileKey| libraries.users(file).is_some_and(|users| users.len() > USERS_MAX);
+fn can_split(libraries: &Libraries, refused: &mut BTreeSet<LibraryKey>, pid: u32) -> bool {
+    let is_shared = |file: &LibraryKey| libraries.users(file).is_some_and(|users| users.len() > USERS_MAX);
     let Some(file) = libraries.files_of(pid).find(is_shared) else { return true };
     if refused.insert(file) {
         tracing::warn!(

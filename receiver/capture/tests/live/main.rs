@@ -12,6 +12,7 @@ mod contexts_real;
 mod detail;
 mod endings;
 mod hand_over;
+mod hostile;
 mod late;
 mod libraries;
 mod mapped;
@@ -24,6 +25,7 @@ mod ranks;
 mod rig;
 mod rows;
 mod scripts;
+mod selection;
 mod steps;
 mod sums;
 mod traces;
@@ -70,8 +72,14 @@ fn calling_process() {
     {
         contexts::publish_and_call(publisher.as_ref(), stubs.as_ref());
     }
+    if let Ok(arguments) = std::env::var(hostile::CALLER) {
+        hostile::run(&arguments);
+    }
     if let Ok(arguments) = std::env::var(mapped::CALLER) {
         mapped::map_and_call(&arguments);
+    }
+    if let Ok(arguments) = std::env::var(selection::CALLER) {
+        selection::call_and_exec(&arguments);
     }
     if let Ok(arguments) = std::env::var(nccl_real::CALLER)
         && let Some((library, log)) = arguments.split_once('\n')

@@ -66,6 +66,14 @@ pub fn player_command(arguments: &[OsString]) -> Command {
 }
 
 impl Rig {
+    /// Ends the capture and starts another. This machine's other live tests wait all the time.
+    pub fn restart(&mut self, settings: &Settings) {
+        // Ends the owner of the pins.
+        self.capture = Capture::start(&self::settings()).unwrap();
+        self.events.clear();
+        self.capture = Capture::start(settings).unwrap();
+    }
+
     /// Starts a player that waits for its start signal, and attaches to it.
     pub fn player(&mut self, arguments: &[&str]) -> Player {
         let stubs = self.dir.join("stubs");

@@ -78,7 +78,9 @@ impl Bridge {
             | Event::Overhead(_)
             | Event::Account(_)
             | Event::Armed { .. }
-            | Event::Discovery { .. } => {}
+            | Event::Discovery { .. }
+            | Event::Files { .. }
+            | Event::Selection { .. } => {}
         }
     }
 
