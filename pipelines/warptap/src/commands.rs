@@ -5,6 +5,7 @@ pub mod components;
 pub mod demo;
 pub mod featuregate;
 mod lines;
+mod output;
 pub mod print_config;
 mod ranks;
 pub mod record;

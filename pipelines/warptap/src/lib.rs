@@ -13,6 +13,7 @@ pub mod graph;
 pub mod hostile;
 mod logging;
 pub mod prepare;
+mod printable;
 pub mod telemetry;
 
 use std::io::Write as _;
@@ -20,13 +21,15 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use printable::printable_lines;
+
 /// Runs the command line of this process; prints an error to standard error and returns exit code 1.
 pub fn main() -> ExitCode {
     match commands::dispatch(cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing can be done if standard error is closed.
-            _ = writeln!(std::io::stderr(), "Error: {error:#}");
+            _ = writeln!(std::io::stderr(), "Error: {}", printable_lines(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

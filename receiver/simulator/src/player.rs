@@ -248,7 +248,10 @@ impl StubDir {
         let stubs = match &options.stubs {
             Some(dir) if !options.remove_stubs => StubDir::Given(dir.clone()),
             Some(dir) => StubDir::Owned(TemporaryDir::adopt(dir.clone())),
-            None => StubDir::Owned(TemporaryDir::adopt(temporary::path("stubs"))),
+            None => StubDir::Owned(
+                TemporaryDir::create("stubs")
+                    .map_err(PlayError::file("create a directory for the stub libraries"))?,
+            ),
         };
         let dir = stubs.path();
         if !(options.goes_on && dir.is_dir()) {

@@ -8,6 +8,7 @@ use hardware::{Driver as _, Fault};
 use nvml_wrapper::Nvml;
 
 use crate::commands::terminal::count;
+use crate::printable::printable;
 
 /// Prints a line for each check; fails if capture cannot work.
 pub fn run() -> anyhow::Result<()> {
@@ -16,7 +17,7 @@ pub fn run() -> anyhow::Result<()> {
     checks.extend(amdsmi());
     let mut out = std::io::stdout().lock();
     for check in &checks {
-        writeln!(out, "{:<8} {:<20} {}", name(check.readiness), check.name, check.found)?;
+        writeln!(out, "{:<8} {:<20} {}", name(check.readiness), check.name, printable(&check.found))?;
         if !check.advice.is_empty() {
             writeln!(out, "{:<8} {:<20} -> {}", "", "", check.advice)?;
         }

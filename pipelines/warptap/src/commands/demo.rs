@@ -68,8 +68,10 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 
 /// Opens the output file: `--out`, or a file in the directory for temporary files.
 fn output(args: &DemoArgs) -> anyhow::Result<(PathBuf, Lines)> {
-    let own = || std::env::temp_dir().join(format!("warptap-demo-{}.otlp.jsonl", std::process::id()));
-    let path = args.out.clone().unwrap_or_else(own);
+    let Some(path) = args.out.clone() else {
+        let (out, path) = Lines::create_temporary("warptap-demo-", ".otlp.jsonl")?;
+        return Ok((path, out));
+    };
     let out = Lines::create(Some(&path))?;
     Ok((path, out))
 }

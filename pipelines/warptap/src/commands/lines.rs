@@ -14,6 +14,8 @@ use probe_abi::fold::Counter;
 use serde::Serialize;
 use steps::Step;
 
+use super::output;
+
 /// An output file, or none if it was not requested.
 pub(crate) struct Lines {
     out: Option<(BufWriter<File>, PathBuf)>,
@@ -24,10 +26,17 @@ impl Lines {
     /// Creates the file, replacing an existing one.
     pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Lines> {
         let open = |path: &Path| {
-            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            let file = output::create(path).with_context(|| format!("cannot create {}", path.display()))?;
             anyhow::Ok((BufWriter::new(file), path.to_owned()))
         };
         Ok(Lines { out: path.map(open).transpose()?, failed: Ok(()) })
+    }
+
+    /// Creates a file with a random name among the temporary files; returns its path, too.
+    pub(crate) fn create_temporary(prefix: &str, suffix: &str) -> anyhow::Result<(Lines, PathBuf)> {
+        let created = output::create_temporary(prefix, suffix);
+        let (file, path) = created.context("cannot create a temporary file")?;
+        Ok((Lines { out: Some((BufWriter::new(file), path.clone())), failed: Ok(()) }, path))
     }
 
     /// Writes telemetry as one line of OTLP JSON.

@@ -13,6 +13,7 @@ use hardware::{ClockPoller, FirstDriver};
 use recording::{Info, Writer};
 
 use crate::cli::RecordArgs;
+use crate::commands::output;
 use crate::commands::terminal::{Terminal, count};
 use crate::components::DRIVERS;
 use crate::prepare::VERSION;
@@ -28,7 +29,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
     args.pids.iter().try_for_each(|pid| check_pid(*pid))?;
     let path = args.out.display();
-    let file = File::create_new(&args.out).with_context(|| format!("cannot create {path}"))?;
+    let file = output::create_new(&args.out).with_context(|| format!("cannot create {path}"))?;
     let recorded = record(args, file);
     if recorded.is_err() {
         // A partial file would not be a valid recording.

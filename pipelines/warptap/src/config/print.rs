@@ -3,14 +3,11 @@
 //! Sources, references and the defaults of the loader are resolved; defaults of components are not printed. A value
 //! that no component decoded is treated as a secret.
 
-use config::{GoDuration, Node, Reading, Seen, Value};
+use config::{GoDuration, Node, REDACTED, Reading, Seen, Value, redact_url};
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 
 use super::sections::ComponentKind;
 use crate::cli::PrintMode;
-
-/// The printed form of a secret.
-const REDACTED: &str = "[REDACTED]";
 
 /// A configuration to print.
 #[derive(Clone, Copy, Debug)]
@@ -84,15 +81,25 @@ impl Shown<'_> {
         match (reading, &self.node.value, &self.node.text) {
             (Some(Reading::Duration(duration)), ..) => serializer.collect_str(&GoDuration::from(duration)),
             (Some(Reading::Pieces), Value::String(text), _) => serialize_list(text, serializer),
-            (Some(Reading::Text | Reading::Secret), _, Some(text)) => serializer.serialize_str(text),
+            (Some(Reading::Text | Reading::Secret), _, Some(text)) => self.text(text, serializer),
             (Some(Reading::Text | Reading::Secret), Value::Null, _) => serializer.serialize_str(""),
             (Some(Reading::Bool), Value::Null, _) => serializer.serialize_bool(false),
             (Some(Reading::Number), Value::Null, _) => serializer.serialize_u64(0),
-            (_, Value::String(text), _) => serializer.serialize_str(text),
+            (_, Value::String(text), _) => self.text(text, serializer),
             (_, Value::Bool(b), _) => serializer.serialize_bool(*b),
             (_, Value::Int(i), _) => integer(*i, serializer),
             (_, Value::Float(f), _) => serializer.serialize_f64(*f),
             _ => serializer.serialize_unit(),
+        }
+    }
+}
+
+impl Shown<'_> {
+    /// Prints a text, without the secrets of a URL.
+    fn text<S: Serializer>(&self, text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.whole.mode {
+            PrintMode::Redacted => serializer.serialize_str(&redact_url(text)),
+            PrintMode::Unredacted => serializer.serialize_str(text),
         }
     }
 }

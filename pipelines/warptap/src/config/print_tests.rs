@@ -104,6 +104,15 @@ fn unread_values_may_be_secrets() {
 }
 
 #[test]
+fn secrets_in_urls_are_redacted() {
+    check(
+        r#"{text: "http://user:pass@host/?api_key=k", words: ["http://host/a", "http://u:p@h"]}"#,
+        r#"{text: "http://[REDACTED]@host/?api_key=[REDACTED]", words: ["http://host/a", "http://[REDACTED]@h"]}"#,
+        r#"{text: "http://user:pass@host/?api_key=k", words: ["http://host/a", "http://u:p@h"]}"#,
+    );
+}
+
+#[test]
 fn ambiguous_texts_are_quoted() {
     for text in [
         "0123",

@@ -10,6 +10,7 @@ use tracing::field::{Field, Visit};
 
 use crate::config::LogLevel;
 use crate::config::telemetry::LogEncoding;
+use crate::printable::printable;
 
 /// A message and its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,7 +90,7 @@ impl Layout {
         match self.encoding {
             LogEncoding::Console => {
                 let caller = caller.map(|caller| format!("{caller}\t")).unwrap_or_default();
-                let _ = write!(line, "{time}\t{level}\t{caller}{}", message.text);
+                let _ = write!(line, "{time}\t{level}\t{caller}{}", printable(&message.text));
                 let mut fields = Fields { out: String::new(), colon: ": ", comma: ", " };
                 self.fields(&mut fields, message);
                 if !fields.out.is_empty() {
@@ -160,8 +161,9 @@ impl Fields {
     }
 }
 
-fn quoted(text: &str) -> serde_json::Value {
-    serde_json::Value::from(text)
+/// Returns a JSON string, without characters that a terminal obeys.
+fn quoted(text: &str) -> String {
+    printable(&serde_json::Value::from(text).to_string()).into_owned()
 }
 
 /// Returns the name of a level.
@@ -200,7 +202,7 @@ mod tests {
             ("resource spans", Value::Int(1)),
             ("share", Value::Float(0.5)),
             ("odd", Value::Float(f64::NAN)),
-            ("path", Value::Text("a\\b\n".to_owned())),
+            ("path", Value::Text("a\\b\n\u{1b}\u{9b}".to_owned())),
         ];
         let message = Message { text: text(), fields };
         let without_fields = Message { text: text(), fields: Vec::new() };
@@ -217,7 +219,7 @@ mod tests {
                 concat!(
                     "2026-11-21T15:13:55.365Z\twarn\totlp/lib.rs:120\tStarting \"HTTP\" server\t",
                     r#"{"zone": 3, "resource": {"service.name": "x", "v": ""}, "otelcol.component.id": "otlp", "#,
-                    r#""resource spans": 1, "share": 0.5, "odd": "NaN", "path": "a\\b\n"}"#,
+                    r#""resource spans": 1, "share": 0.5, "odd": "NaN", "path": "a\\b\n\u001b\u009b"}"#,
                     "\n"
                 ),
             ),
@@ -227,7 +229,7 @@ mod tests {
                 concat!(
                     r#"{"level":"warn","ts":"2026-11-21T15:13:55.365Z","caller":"otlp/lib.rs:120","#,
                     r#""msg":"Starting \"HTTP\" server","zone":3,"resource":{"service.name":"x","v":""},"#,
-                    r#""otelcol.component.id":"otlp","resource spans":1,"share":0.5,"odd":"NaN","path":"a\\b\n"}"#,
+                    r#""otelcol.component.id":"otlp","resource spans":1,"share":0.5,"odd":"NaN","path":"a\\b\n\u001b\u009b"}"#,
                     "\n"
                 ),
             ),

@@ -60,8 +60,15 @@ mod tests {
     fn short_replay_ends_with_counters() {
         for scenario in SCENARIOS {
             let mut stage = Recorded::open(scenario.recording, Duration::from_millis(1)).unwrap();
-            while stage.read(&mut Vec::new()).unwrap() {}
-            assert!(stage.last_account().is_some_and(|account| account.hits > 0), "{}", scenario.name);
+            let mut events = Vec::new();
+            while stage.read(&mut events).unwrap() {}
+            // On a slow machine, the first counters are due within the first read.
+            let read = events.into_iter().rev().find_map(|event| match event {
+                Event::Account(account) => Some(*account),
+                _ => None,
+            });
+            let account = stage.last_account().or(read);
+            assert!(account.is_some_and(|account| account.hits > 0), "{}", scenario.name);
         }
     }
 }

@@ -11,6 +11,7 @@ use steps::{Finding, Outlier, Phase, Step, outlier_bucket};
 use crate::commands::ranks::verdict;
 use crate::commands::summary::Summary;
 use crate::commands::terminal::{Terminal, human};
+use crate::printable::printable;
 
 const BAR: usize = 30;
 /// Outliers shown individually per second; all are counted.
@@ -133,7 +134,12 @@ impl Screen {
         );
         let why = match step.causes.first() {
             Some(cause) => {
-                format!(": {} {:.0} % ({})", cause.kind.as_str(), cause.share * 100.0, cause.evidence)
+                format!(
+                    ": {} {:.0} % ({})",
+                    cause.kind.as_str(),
+                    cause.share * 100.0,
+                    printable(&cause.evidence)
+                )
             }
             None => ": no cause found on the host".to_owned(),
         };
