@@ -32,6 +32,7 @@ use self::selecting::Selector;
 use crate::arming::Arming;
 use crate::attach::{self, Attach};
 use crate::budget::HitCosts;
+use crate::expedite::expedited;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
@@ -99,6 +100,7 @@ impl Capture {
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let (mut kernel, pins) = pins::load(settings)?;
         let attach = attach::best(&mut kernel);
+        let attach = if settings.expedite { expedited(attach) } else { attach };
         let calibration = match &pins {
             Some(pins) => pins.progress().calibration(),
             None => cost::calibrate(&mut kernel, attach.as_ref()),

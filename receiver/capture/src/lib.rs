@@ -12,6 +12,7 @@ mod capture;
 mod clock;
 pub mod cost;
 mod elf;
+mod expedite;
 mod interval;
 mod kernel;
 mod libraries;

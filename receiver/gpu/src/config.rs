@@ -108,6 +108,10 @@ config::section! {
         pub pids: Vec<u32>,
         /// Time for which a library stays attached after its last process ended.
         pub linger: GoDuration = GoDuration::from_secs(60),
+        /// Whether the kernel expedites its RCU grace periods, on the whole machine, for the milliseconds in which a new
+        /// library is probed. Otherwise its first 10 to 40 ms are not observed. Needs write access to
+        /// /sys/kernel/rcu_expedited.
+        pub expedite: bool = true,
     }
 }
 
@@ -212,6 +216,7 @@ impl Config {
             collectives: self.nccl.enabled,
             totals_every_ns: self.collection_interval.nanoseconds(),
             linger_ns: self.capture.linger.nanoseconds(),
+            expedite: self.capture.expedite,
             overhead_budget: self.overhead.share(),
             detail: Detail::one_of(self.detail.healthy),
             contexts: self.outliers.trace_context != TraceContextConfig::None,
