@@ -11,6 +11,8 @@ use crate::{totals, unfinished};
 impl Capture {
     /// Appends the last totals of a process and its exit, and frees what its pid occupies.
     pub(super) fn process_exited(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
+        self.inspector.forget(pid);
+        self.finder.forget(pid);
         let Some(tracked) = self.processes.remove(pid) else { return };
         self.arming.remove(pid);
         self.libraries.retain(pid, &BTreeSet::new(), at_ns);
@@ -37,7 +39,7 @@ impl Capture {
         if let Some(process) = traced {
             self.close(process, at_ns, ExitStatus::Unknown, into);
         }
-        self.publishers.clear(&mut self.kernel, pid);
+        // The kernel programs have freed the location of its trace contexts, and a scan may have found that of the new program.
         self.arming.restart(pid, at_ns);
         self.processes.track(pid, now_ns);
         self.scan(pid, now_ns, None, into);

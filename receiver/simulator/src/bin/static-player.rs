@@ -20,15 +20,22 @@ global_asm!(
     ".size otel_thread_ctx_v1, 8",
     ".p2align 3",
     "otel_thread_ctx_v1:",
-    ".quad .Lwarptap_stub_record",
+    ".quad warptap_stub_record",
     ".section .data.warptap_stub_record,\"aw\",@progbits",
+    ".globl warptap_stub_record",
+    ".hidden warptap_stub_record",
     ".p2align 1",
-    ".Lwarptap_stub_record:",
+    "warptap_stub_record:",
     ".fill 16, 1, 0x5a",
     ".fill 8, 1, 0xa5",
     ".byte 1, 1, 0, 0",
     ".text",
 );
+
+unsafe extern "C" {
+    /// The first byte of the record.
+    static mut warptap_stub_record: u8;
+}
 
 stub_controls!();
 include!(concat!(env!("OUT_DIR"), "/cudart_functions.rs"));
@@ -43,7 +50,15 @@ fn controls() -> Own {
     ]
 }
 
+/// Writes to the record, as programs do that publish one. Kernel programs cannot read a page that was never accessed.
+fn write_record() {
+    let record = &raw mut warptap_stub_record;
+    // SAFETY: the byte is in the section above, and no other thread runs yet.
+    unsafe { record.write_volatile(record.read_volatile()) };
+}
+
 fn main() -> ExitCode {
+    write_record();
     let own = functions().into_iter().chain(controls()).collect();
     simulator::player::main_with_own(std::env::args_os().skip(1), own)
 }
