@@ -1307,11 +1307,13 @@ pub mod value {
         Replaced,
         /// The tables of the file were larger than those of any library.
         TooLarge,
+        /// The file was on a file system that a user serves (FUSE), whose pages may never come.
+        Untrusted,
     }
 
     impl WarptapDiscoveryRefusalReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapDiscoveryRefusalReason; 7] = [WarptapDiscoveryRefusalReason::Inaccessible, WarptapDiscoveryRefusalReason::Irregular, WarptapDiscoveryRefusalReason::Malformed, WarptapDiscoveryRefusalReason::NoFunctions, WarptapDiscoveryRefusalReason::NotAttached, WarptapDiscoveryRefusalReason::Replaced, WarptapDiscoveryRefusalReason::TooLarge];
+        pub const ALL: [WarptapDiscoveryRefusalReason; 8] = [WarptapDiscoveryRefusalReason::Inaccessible, WarptapDiscoveryRefusalReason::Irregular, WarptapDiscoveryRefusalReason::Malformed, WarptapDiscoveryRefusalReason::NoFunctions, WarptapDiscoveryRefusalReason::NotAttached, WarptapDiscoveryRefusalReason::Replaced, WarptapDiscoveryRefusalReason::TooLarge, WarptapDiscoveryRefusalReason::Untrusted];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -1323,6 +1325,7 @@ pub mod value {
                 WarptapDiscoveryRefusalReason::NotAttached => "not_attached",
                 WarptapDiscoveryRefusalReason::Replaced => "replaced",
                 WarptapDiscoveryRefusalReason::TooLarge => "too_large",
+                WarptapDiscoveryRefusalReason::Untrusted => "untrusted",
             }
         }
     }
@@ -1679,68 +1682,70 @@ pub mod metric {
     pub const WARPTAP_DISCOVERY_FILES_EVICTED: Counter = Counter(&METRICS_ROWS[62]);
     /// Number of verdicts that a file with the name of a library is not probed.
     pub const WARPTAP_DISCOVERY_FILES_REFUSED: Counter = Counter(&METRICS_ROWS[63]);
+    /// Number of times a process, or the file system of its files, did not answer within 100 ms when it was inspected.
+    pub const WARPTAP_DISCOVERY_INSPECTIONS_UNANSWERED: Counter = Counter(&METRICS_ROWS[64]);
     /// Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.
-    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[65]);
     /// Number of times the scan of a process was postponed, because scans of processes of the same user took too long.
-    pub const WARPTAP_DISCOVERY_SCANS_POSTPONED: Counter = Counter(&METRICS_ROWS[65]);
+    pub const WARPTAP_DISCOVERY_SCANS_POSTPONED: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of processes that ended before a library that they had mapped was probed. None of their calls was observed.
-    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[66]);
+    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[68]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[68]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[69]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[69]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[71]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[71]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[72]);
     /// Share of the time for which the probes of a class of functions are attached to the process.
-    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[73]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[73]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[75]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[75]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[76]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[76]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[77]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[77]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[78]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[78]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[79]);
     /// Largest share of its time that a thread of the process may have spent in probes in the last second.
-    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[79]);
+    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[80]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[80]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[81]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[81]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[82]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[82]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[83]);
     /// Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.
-    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[83]);
+    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[84]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[84]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[85]);
     /// Time during which a library of the process was mapped and its probes were not attached. Its calls in this time are missing.
-    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[85]);
+    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[86]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[86]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[87]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[87]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[88]);
     /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
-    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[88]);
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[89]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[89]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[90]);
     /// Number of records of excluded processes that were discarded.
-    pub const WARPTAP_SELECTION_DISCARDED: Counter = Counter(&METRICS_ROWS[90]);
+    pub const WARPTAP_SELECTION_DISCARDED: Counter = Counter(&METRICS_ROWS[91]);
     /// Number of processes that use a GPU library and are excluded by the configuration key `processes`.
-    pub const WARPTAP_SELECTION_EXCLUDED: Gauge = Gauge(&METRICS_ROWS[91]);
+    pub const WARPTAP_SELECTION_EXCLUDED: Gauge = Gauge(&METRICS_ROWS[92]);
     /// Number of excluded processes whose calls are recorded and discarded, because the kernel's filter of 4,096 processes was full.
-    pub const WARPTAP_SELECTION_UNFILTERED: Counter = Counter(&METRICS_ROWS[92]);
+    pub const WARPTAP_SELECTION_UNFILTERED: Counter = Counter(&METRICS_ROWS[93]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[93]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[94]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[94]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[95]);
 }
 
 /// The collector's own metrics.
@@ -2050,7 +2055,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.collective.outcome", values: &["captured", "completed", "ended", "expired", "failed", "evicted", "nested", "polled"], is_upstream: false },
     Attribute { key: "warptap.discovery.eviction.reason", values: &["over_share", "refused", "unused"], is_upstream: false },
     Attribute { key: "warptap.discovery.method", values: &["mappings", "scans"], is_upstream: false },
-    Attribute { key: "warptap.discovery.refusal.reason", values: &["inaccessible", "irregular", "malformed", "no_functions", "not_attached", "replaced", "too_large"], is_upstream: false },
+    Attribute { key: "warptap.discovery.refusal.reason", values: &["inaccessible", "irregular", "malformed", "no_functions", "not_attached", "replaced", "too_large", "untrusted"], is_upstream: false },
     Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
     Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
@@ -2065,7 +2070,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 95] = [
+static METRICS_ROWS: [Metric; 96] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2802,6 +2807,14 @@ static METRICS_ROWS: [Metric; 95] = [
         attributes: &[
         Use { key: attribute::WARPTAP_DISCOVERY_REFUSAL_REASON, level: Level::Required },
     ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.discovery.inspections.unanswered",
+        unit: "{inspection}",
+        instrument: Instrument::Counter,
+        description: "Number of times a process, or the file system of its files, did not answer within 100 ms when it was inspected.",
+        attributes: &[],
         stability: Stability::Development,
     },
     Metric {

@@ -2,8 +2,9 @@
 //!
 //! One thread calls [`Capture::read`] every few milliseconds, and [`Capture::wait`] in between. Each read drains the
 //! ring, attaches to the libraries that were mapped, scans a bounded number of processes, and periodically reads the
-//! folds. Nothing but the wait blocks, unless a file system does not answer, which [`crate::stall`] reports; only that and
-//! [`crate::thinning`] have threads, the latter to attach and detach.
+//! folds. Nothing but the wait blocks for more than 100 ms: processes are inspected by a thread of its own
+//! ([`crate::inspect`]), and [`crate::thinning`] has one to attach and detach. The kernel can delay an attachment, which
+//! [`crate::stall`] reports.
 
 mod adopt;
 mod discovery;
@@ -15,8 +16,9 @@ mod scan;
 mod selecting;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use event::{Account, Event, EventSource, ProcessId};
+use event::{Account, Event, EventSource, FileCounts, ProcessId};
 use probe_abi::Library;
 use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
@@ -33,6 +35,7 @@ use crate::arming::Arming;
 use crate::attach::{self, Attach};
 use crate::budget::HitCosts;
 use crate::expedite::expedited;
+use crate::inspect::ProcessInspector;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
@@ -55,6 +58,8 @@ const EXPECTED: [Library; 3] = [Library::Nccl, Library::Cudart, Library::Cuda];
 const LIST_EVERY_NS: u64 = 2_000_000_000;
 const DROPS_EVERY_NS: u64 = 100_000_000;
 const SAMPLE_CALLS_EVERY_NS: u64 = 1_000_000_000;
+/// Time for which the answers of a process that is to be traced are awaited; later ones are taken by reads.
+const TRACE_FOR_NS: u64 = 2_000_000_000;
 const CLOCK_EVERY_NS: u64 = 10_000_000_000;
 
 /// The live source of events.
@@ -76,6 +81,7 @@ pub struct Capture {
     selector: Selector,
     publishers: Publishers,
     stalls: StallWatch,
+    inspector: ProcessInspector,
     contexts: bool,
     runtime: BTreeMap<u32, RuntimeCode>,
     retired: Share,
@@ -124,6 +130,7 @@ impl Capture {
             selector: Selector::new(settings.selection.clone()),
             publishers: Publishers::default(),
             stalls: StallWatch::start(),
+            inspector: ProcessInspector::new("gpu-inspect"),
             contexts: settings.contexts,
             runtime: BTreeMap::new(),
             retired: Share::default(),
@@ -162,7 +169,15 @@ impl Capture {
         named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
         self.arming.admit(pid, clock::now_ns());
         self.processes.track(pid, clock::now_ns());
-        self.scan(pid, clock::now_ns(), None, &mut Vec::new());
+        let began_ns = clock::now_ns();
+        while clock::now_ns() < began_ns + TRACE_FOR_NS {
+            self.inspector.begin_turn();
+            self.scan(pid, clock::now_ns(), None, &mut Vec::new());
+            if !self.inspector.awaits(pid) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Ok(())
     }
 
@@ -216,7 +231,8 @@ impl Capture {
         }
         into.push(Event::Account(Box::new(self.account())));
         into.push(self.finder.event(now_ns));
-        into.push(Event::Files { at_ns: now_ns, counts: self.libraries.counts() });
+        let counts = FileCounts { unanswered: self.inspector.late(), ..self.libraries.counts() };
+        into.push(Event::Files { at_ns: now_ns, counts });
         into.extend(self.selection_event(now_ns));
     }
 
@@ -306,6 +322,7 @@ impl EventSource for Capture {
         if self.clock_interval.is_due(now_ns) {
             into.push(Event::Clock(clock::offsets()));
         }
+        self.inspector.begin_turn().into_iter().for_each(|pid| self.processes.scan_soon(pid));
         self.describe_adopted(into);
         // Before records are read, which it marks.
         self.hold_budget(now_ns);

@@ -13,6 +13,7 @@ mod clock;
 pub mod cost;
 mod elf;
 mod expedite;
+mod inspect;
 mod interval;
 mod kernel;
 mod libraries;

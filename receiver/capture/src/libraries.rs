@@ -8,10 +8,10 @@ mod attached;
 mod examine;
 mod open;
 mod refused;
+mod served;
 mod shares;
 mod slots;
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
@@ -21,15 +21,16 @@ use event::{EvictionReason, FileCounts, RefusalReason};
 use probe_abi::Library;
 
 use crate::attach::{Attach, AttachError, Attached, Point, ProbedFile};
+use crate::clock;
+use crate::inspect::ProcessInspector;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
 use crate::multi::Links;
-use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
-use crate::{clock, user};
+use crate::pins::{AdoptedFile, PinnedFiles};
 
 use self::attached::AttachedFile;
-use self::examine::{Opened, Rejection, examine};
+use self::examine::{Fruitless, Opened, Rejection, examine};
 pub use self::open::open_mapped;
 use self::refused::{Refusal, RefusedFiles};
 use self::shares::Shares;
@@ -124,17 +125,18 @@ impl Libraries {
         &mut self,
         kernel: &mut Kernel,
         attach: &dyn Attach,
-        pid: u32,
+        inspector: &mut ProcessInspector,
+        (pid, user): (u32, u32),
         found: &[FoundLibrary<'_>],
     ) -> Vec<Coverage> {
-        found.iter().for_each(|f| self.verify(pid, f));
-        let (mut refused, opened) = self.examine_all(pid, found);
+        found.iter().for_each(|f| self.verify(inspector, (pid, user), f));
+        let (mut refused, opened) = self.examine_all(inspector, (pid, user), found);
         let targets: Vec<ProbedFile<'_>> = opened.iter().map(|(_, opened)| opened.target()).collect();
         let attached = attach.attach_all(kernel, &targets);
         drop(targets);
         let armed_ns = clock::now_ns();
         for ((f, opened), probes) in opened.into_iter().zip(attached) {
-            if let Err(why) = self.add(pid, f, opened, probes, armed_ns) {
+            if let Err(why) = self.add((pid, user), f, opened, probes, armed_ns) {
                 refused.insert(f.key(), why);
             }
         }
@@ -144,11 +146,11 @@ impl Libraries {
     /// Examines the files that are not attached. Returns those that are not to be attached, with the reason, and the others.
     fn examine_all<'f, 'm>(
         &mut self,
-        pid: u32,
+        inspector: &mut ProcessInspector,
+        (pid, user): (u32, u32),
         found: &'f [FoundLibrary<'m>],
     ) -> (BTreeMap<LibraryKey, String>, Vec<(&'f FoundLibrary<'m>, Opened)>) {
         let (began_ns, mut examined) = (clock::now_ns(), 0);
-        let owner = LazyCell::new(|| user::of(pid));
         let (mut refused, mut opened) = (BTreeMap::new(), Vec::new());
         let all: BTreeMap<LibraryKey, &FoundLibrary<'_>> = found.iter().map(|f| (f.key(), f)).collect();
         for (number, (key, f)) in all.into_iter().enumerate() {
@@ -166,8 +168,8 @@ impl Libraries {
                     .insert(key, "the process maps many files, and this one is not examined yet".to_owned());
                 continue;
             }
-            match examine(pid, f, &mut self.refused, now_ns) {
-                Ok(file) if self.make_space(*owner, opened.len(), now_ns) => opened.push((f, file)),
+            match examine(inspector, (pid, user), f, &mut self.refused, now_ns) {
+                Ok(file) if self.make_space(user, opened.len(), now_ns) => opened.push((f, file)),
                 Ok(_) => {
                     drop(refused.insert(key, format!("{FILES_MAX} files are attached, which is the maximum")))
                 }
@@ -175,8 +177,9 @@ impl Libraries {
                 Err(Rejection::New(refusal, version)) => {
                     examined += 1;
                     refused.insert(key, refusal.text.clone());
-                    self.refused.add((pid, *owner), f, (refusal, version), now_ns);
+                    self.refused.add((pid, user), f, (refusal, version), now_ns);
                 }
+                Err(Rejection::Unanswered(why)) => drop(refused.insert(key, why.to_string())),
             }
         }
         (refused, opened)
@@ -185,13 +188,12 @@ impl Libraries {
     /// Adds a file whose functions were attached. Returns why they were not.
     fn add(
         &mut self,
-        pid: u32,
+        (pid, owner): (u32, u32),
         found: &FoundLibrary<'_>,
         opened: Opened,
         probes: Result<Attached, AttachError>,
         armed_ns: u64,
     ) -> Result<(), String> {
-        let owner = user::of(pid);
         let probes = probes.map_err(|error| {
             let (refusal, why) = (Refusal::new(RefusalReason::NotAttached, &error), error.to_string());
             self.refused.add((pid, owner), found, (refusal, Some(opened.version)), armed_ns);
@@ -204,6 +206,7 @@ impl Libraries {
         let entry = AttachedFile {
             functions,
             missing,
+            points: opened.symbols.points,
             armed_ns,
             probes: Some(probes),
             pins,
@@ -255,24 +258,26 @@ impl Libraries {
 
     /// Detaches a file that was overwritten since an earlier agent attached it, so that it is attached again. The same is
     /// done if the main program contains the library and the file was attached as a library.
-    fn verify(&mut self, pid: u32, found: &FoundLibrary<'_>) {
+    fn verify(
+        &mut self,
+        inspector: &mut ProcessInspector,
+        (pid, user): (u32, u32),
+        found: &FoundLibrary<'_>,
+    ) {
         let key = found.key();
         let Some(entry) = self.entries.get_mut(&key) else { return };
         let is_same = match entry.adopted {
             None => entry.is_embedded || !found.is_embedded,
-            Some(before) => {
-                let opened = open_mapped(pid, found.mapping);
-                match opened.and_then(|file| Ok((Stamp::of(&file)?, file))) {
-                    Ok((now, file)) if now == before => {
-                        (entry.adopted, entry.file) = (None, Some(Arc::new(file)));
-                        (entry.is_embedded, entry.owner) = (found.is_embedded, user::of(pid));
-                        true
-                    }
-                    Ok(_) => false,
-                    // The process has ended, or cannot be read: the next one that maps the file decides.
-                    Err(_) => true,
+            Some(before) => match examine::inspect(inspector, (pid, user), found, None) {
+                Ok(Ok(Opened { file, symbols, stamp, .. })) if stamp == before => {
+                    (entry.adopted, entry.file, entry.points) = (None, Some(Arc::new(file)), symbols.points);
+                    (entry.is_embedded, entry.owner) = (found.is_embedded, user);
+                    true
                 }
-            }
+                Ok(Ok(_) | Err(Fruitless::Refused(_, Some(_)))) => false,
+                // The process has ended, or does not answer: the next one that maps the file decides.
+                Ok(Err(_)) | Err(_) => true,
+            },
         };
         if !is_same && let Some(entry) = self.entries.remove(&key) {
             entry.detach();
@@ -302,7 +307,7 @@ impl Libraries {
     /// Takes the links of a file that can be replaced by those of single processes, if it has any, with the file and its
     /// functions. Until they are put back, a later agent does not adopt the file: it would miss its launches.
     pub fn take_thinnable(&mut self, key: &LibraryKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
-        self.entries.get_mut(key)?.take_thinnable(key)
+        self.entries.get_mut(key)?.take_thinnable()
     }
 
     /// Puts links for every process back. Returns them if the file is no longer attached.

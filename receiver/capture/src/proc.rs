@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use event::ProcessId;
-pub use process_info::{describe, read, read_text};
+use event::{ProcessId, ProcessInfo};
+pub use process_info::{outline, read, read_text};
 
 use crate::selection::Subject;
 
@@ -35,13 +35,18 @@ pub fn has_gpu_open(pid: u32) -> bool {
     files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path)))
 }
 
+/// Describes a process, with its launcher variables.
+pub fn describe_all(process: ProcessId, at_ns: u64) -> (ProcessInfo, Vec<(String, String)>) {
+    (process_info::describe(process, at_ns), launcher_variables(process.pid))
+}
+
 /// Describes a process for the selection of those to trace. What cannot be read is not known.
 pub fn subject(pid: u32) -> Subject {
     let process = process_info::identify(pid).unwrap_or(ProcessId { pid, start_ns: 0 });
     let cgroups = cgroups(&read_text(format!("/proc/{pid}/cgroup")).unwrap_or_default());
     let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
     let users = users(&status, &read_text("/etc/passwd").unwrap_or_default());
-    Subject { info: describe(process, 0), users, cgroups }
+    Subject { info: process_info::describe(process, 0), users, cgroups }
 }
 
 /// Returns the paths in the text of a cgroup file (cgroups(7)), one in each hierarchy: `ID:CONTROLLERS:PATH`.
@@ -119,7 +124,7 @@ const LAUNCHERS: [&str; 18] = [
 ];
 
 /// Returns the launcher variables of a process, sorted by name.
-pub fn launcher_variables(pid: u32) -> Vec<(String, String)> {
+fn launcher_variables(pid: u32) -> Vec<(String, String)> {
     let mut variables = launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default());
     variables.sort();
     variables

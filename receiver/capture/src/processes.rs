@@ -37,6 +37,8 @@ pub struct Tracked {
     pub observed: Vec<String>,
     /// The libraries in which it is not, each with the reason.
     pub gaps: Vec<String>,
+    /// Its description lacks the command line and the environment, which could not be read yet.
+    pub is_outlined: bool,
     scan_at_ns: u64,
     interval_ns: u64,
 }

@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt as _;
 use probe_abi::context::{SYMBOL, Variable};
 
 use self::elf::{Access, Exports, LoaderWord};
+use crate::inspect::{ProcessInspector, Question};
 use crate::kernel::Kernel;
 use crate::libraries::{Coverage, open_mapped};
 use crate::maps::{FileKey, Mapping};
@@ -47,14 +48,24 @@ struct Blocks {
 
 impl Publishers {
     /// Finds where a process publishes contexts and stores it in the kernel; `None` if the process does not publish.
-    pub fn update(&mut self, kernel: &mut Kernel, pid: u32, mappings: &[Mapping]) -> Option<Coverage> {
-        let publisher = mappings.iter().find_map(|m| Some((m, self.exports(pid, m)?)));
+    pub fn update(
+        &mut self,
+        kernel: &mut Kernel,
+        inspector: &mut ProcessInspector,
+        (pid, user): (u32, u32),
+        mappings: &[Mapping],
+    ) -> Option<Coverage> {
+        let publisher = mappings.iter().find_map(|m| Some((m, self.exports(inspector, (pid, user), m)?)));
         let Some((mapping, exports)) = publisher else {
             self.clear(kernel, pid);
             return None;
         };
         let is_main = mappings.first().is_some_and(|first| first.file == mapping.file);
-        let published = variable(pid, mapping, &exports, is_main, &blocks(mappings))
+        let (of, blocks) = (mapping.clone(), blocks(mappings));
+        let find = move || variable(pid, &of, &exports, is_main, &blocks);
+        let found = inspector.inspect((pid, user), Question::Memory, find);
+        let published = found
+            .unwrap_or_else(|why| Err(why.to_string()))
             .and_then(|variable| self.put(kernel, pid, variable));
         Some(match published {
             Ok(()) => Coverage::Observed(format!("trace contexts: {SYMBOL} in {}", mapping.name())),
@@ -70,7 +81,12 @@ impl Publishers {
         }
     }
 
-    fn exports(&mut self, pid: u32, mapping: &Mapping) -> Option<Exports> {
+    fn exports(
+        &mut self,
+        inspector: &mut ProcessInspector,
+        (pid, user): (u32, u32),
+        mapping: &Mapping,
+    ) -> Option<Exports> {
         if let Some(known) = self.files.get(&mapping.file) {
             return known.clone();
         }
@@ -78,8 +94,9 @@ impl Publishers {
             self.files.clear();
         }
         // A process may show another file than the one that it maps: that is no verdict on the file.
-        let file = open_mapped(pid, mapping).ok()?;
-        let found = elf::find(&file, SYMBOL).ok().flatten();
+        let of = mapping.clone();
+        let find = move || Some(elf::find(&open_mapped(pid, &of).ok()?, SYMBOL).ok().flatten());
+        let found = inspector.inspect_once((pid, user), Question::Exports(mapping.file), find).ok()??;
         self.files.insert(mapping.file, found.clone());
         found
     }

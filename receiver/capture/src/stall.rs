@@ -1,18 +1,18 @@
-//! Reports of looks at processes that do not end.
+//! Reports of attachments that do not end.
 //!
-//! Files of /proc and of users can be on a file system that never answers, or wait for a lock that a process holds. The
-//! reading thread is blocked then and cannot report it, so another thread does. That thread sleeps while nothing is read.
+//! The kernel takes locks of every process that maps a file, and reads the file, before it has attached to it. The reading
+//! thread is blocked then and cannot report it, so another thread does. That thread sleeps while nothing is attached.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Thread, current, park, park_timeout};
 use std::time::{Duration, Instant};
 
-/// Time after which a look is reported.
+/// Time after which an attachment is reported.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A look at a process.
+/// An attachment to the libraries of a process.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Attachment {
     pid: u32,
     began: Instant,
     is_reported: bool,
@@ -20,18 +20,18 @@ struct Look {
 
 #[derive(Default)]
 struct State {
-    look: Option<Look>,
-    /// The thread that waits for a look to begin.
+    attachment: Option<Attachment>,
+    /// The thread that waits for an attachment to begin.
     parked: Option<Thread>,
     is_over: bool,
 }
 
 impl State {
-    fn set(&mut self, look: Option<Look>) -> Option<Look> {
-        if look.is_some() {
+    fn set(&mut self, attachment: Option<Attachment>) {
+        if attachment.is_some() {
             self.parked.take().iter().for_each(Thread::unpark);
         }
-        std::mem::replace(&mut self.look, look)
+        self.attachment = attachment;
     }
 }
 
@@ -42,24 +42,23 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Watches the looks at processes; dropping it ends the watch, within a second if a look has just ended.
+/// Watches attachments; dropping it ends the watch, within a second if one has just ended.
 pub struct StallWatch {
     state: Shared,
 }
 
-/// A look under way; dropping it ends the look.
-pub struct Looking {
+/// An attachment under way; dropping it ends the attachment.
+pub struct Attaching {
     state: Shared,
-    before: Option<Look>,
 }
 
 impl StallWatch {
-    /// Starts a watch that logs looks of a second.
+    /// Starts a watch that logs attachments of a second.
     pub fn start() -> StallWatch {
         StallWatch::with(|pid| {
             tracing::warn!(
                 pid,
-                "the scan of this process takes more than a second: nothing is read meanwhile"
+                "the kernel needs more than a second to probe the libraries of this process: nothing is read meanwhile"
             );
         })
     }
@@ -73,11 +72,11 @@ impl StallWatch {
         StallWatch { state }
     }
 
-    /// Begins a look at a process. A look within another one is a new one.
-    pub fn look(&self, pid: u32) -> Looking {
-        let look = Look { pid, began: Instant::now(), is_reported: false };
-        let before = lock(&self.state).set(Some(look));
-        Looking { state: Arc::clone(&self.state), before }
+    /// Begins an attachment to the libraries of a process.
+    pub fn attaching(&self, pid: u32) -> Attaching {
+        let attachment = Attachment { pid, began: Instant::now(), is_reported: false };
+        lock(&self.state).set(Some(attachment));
+        Attaching { state: Arc::clone(&self.state) }
     }
 }
 
@@ -89,10 +88,9 @@ impl Drop for StallWatch {
     }
 }
 
-impl Drop for Looking {
+impl Drop for Attaching {
     fn drop(&mut self) {
-        let now = Instant::now();
-        lock(&self.state).set(self.before.map(|before| Look { began: now, ..before }));
+        lock(&self.state).set(None);
     }
 }
 
@@ -102,15 +100,15 @@ fn watch(state: &Mutex<State>, report: impl Fn(u32)) {
         if now.is_over {
             return;
         }
-        match now.look.as_mut().filter(|look| !look.is_reported) {
-            Some(look) if look.began.elapsed() >= PATIENCE => {
-                look.is_reported = true;
-                let pid = look.pid;
+        match now.attachment.as_mut().filter(|attachment| !attachment.is_reported) {
+            Some(attachment) if attachment.began.elapsed() >= PATIENCE => {
+                attachment.is_reported = true;
+                let pid = attachment.pid;
                 drop(now);
                 report(pid);
             }
-            Some(look) => {
-                let rest = PATIENCE.saturating_sub(look.began.elapsed());
+            Some(attachment) => {
+                let rest = PATIENCE.saturating_sub(attachment.began.elapsed());
                 drop(now);
                 park_timeout(rest);
             }
@@ -130,18 +128,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_that_does_not_end_is_reported_once() {
+    fn attachment_that_does_not_end_is_reported_once() {
         let (sender, reports) = channel();
         let watch = StallWatch::with(move |pid| sender.send(pid).unwrap());
-        drop(watch.look(7));
-        let outer = watch.look(8);
-        let inner = watch.look(9);
-        assert_eq!(reports.recv_timeout(10 * PATIENCE), Ok(9));
-        drop(inner);
+        drop(watch.attaching(7));
+        let attaching = watch.attaching(8);
         assert_eq!(reports.recv_timeout(10 * PATIENCE), Ok(8));
-        drop(outer);
-        let again = watch.look(10);
-        assert_eq!(reports.recv_timeout(10 * PATIENCE), Ok(10));
+        drop(attaching);
+        let again = watch.attaching(9);
+        assert_eq!(reports.recv_timeout(10 * PATIENCE), Ok(9));
         drop((again, watch));
         assert!(reports.recv().is_err(), "the thread ends with the watch");
     }

@@ -18,11 +18,13 @@ pub enum RefusalReason {
     Replaced,
     /// The tables of the file are larger than those of any library.
     TooLarge,
+    /// The file is on a file system that a user serves, whose pages may never come.
+    Untrusted,
 }
 
 impl RefusalReason {
     /// Every reason.
-    pub const ALL: [RefusalReason; 7] = [
+    pub const ALL: [RefusalReason; 8] = [
         RefusalReason::Inaccessible,
         RefusalReason::Irregular,
         RefusalReason::Malformed,
@@ -30,6 +32,7 @@ impl RefusalReason {
         RefusalReason::NotAttached,
         RefusalReason::Replaced,
         RefusalReason::TooLarge,
+        RefusalReason::Untrusted,
     ];
 }
 
@@ -60,4 +63,6 @@ pub struct FileCounts {
     pub evicted: [u64; EvictionReason::ALL.len()],
     /// Scans that were postponed because those of the same user took too long.
     pub postponed: u64,
+    /// Inspections of files and memory of processes that were not answered in time.
+    pub unanswered: u64,
 }

@@ -55,6 +55,7 @@ impl Discovery {
             gauges(metric::WARPTAP_DISCOVERY_ACTIVE, window, methods),
             sums(metric::WARPTAP_DISCOVERY_FILES_EVICTED, window, evicted(&self.files)),
             sums(metric::WARPTAP_DISCOVERY_FILES_REFUSED, window, refused(&self.files)),
+            sums(metric::WARPTAP_DISCOVERY_INSPECTIONS_UNANSWERED, window, alone(self.files.unanswered)),
             sums(metric::WARPTAP_DISCOVERY_MAPPINGS_LOST, window, alone(self.mappings_lost)),
             sums(metric::WARPTAP_DISCOVERY_SCANS_POSTPONED, window, alone(self.files.postponed)),
             sums(metric::WARPTAP_DISCOVERY_UNREACHED, window, alone(self.unreached)),
@@ -88,6 +89,7 @@ fn refused(files: &FileCounts) -> Vec<(Vec<KeyValue>, Value)> {
         RefusalReason::NotAttached => WarptapDiscoveryRefusalReason::NotAttached,
         RefusalReason::Replaced => WarptapDiscoveryRefusalReason::Replaced,
         RefusalReason::TooLarge => WarptapDiscoveryRefusalReason::TooLarge,
+        RefusalReason::Untrusted => WarptapDiscoveryRefusalReason::Untrusted,
     };
     let point = |(reason, number)| {
         (vec![text(attribute::WARPTAP_DISCOVERY_REFUSAL_REASON, name(reason).as_str())], count(number))

@@ -52,7 +52,7 @@ fn everything() -> Vec<Event> {
     events.push(Event::Overhead(Box::new(overhead)));
     events.push(Event::Armed { at_ns, pid: 100, mapped_ns: at_ns - MS });
     events.push(Event::Selection { at_ns, excluded: 2, discarded: 3, unfiltered: 1 });
-    let counts = FileCounts { refused: [1; 7], evicted: [2; 3], postponed: 3 };
+    let counts = FileCounts { refused: [1; 8], evicted: [2; 3], postponed: 3, unanswered: 1 };
     events.push(Event::Files { at_ns, counts });
     events.push(Event::Discovery { at_ns, follows_mappings: true, mappings_lost: 2, unreached: 1 });
     events

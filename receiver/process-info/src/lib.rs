@@ -3,11 +3,15 @@
 //! The content is under the control of the process: sizes are bounded, invalid UTF-8 is replaced, and the values are
 //! used as labels only.
 
+mod inspector;
+
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use event::{ProcessId, ProcessInfo};
+
+pub use inspector::{Inspector, NoAnswer};
 
 /// Bytes read of any one file of a process.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -41,30 +45,34 @@ pub fn identify(pid: u32) -> Option<ProcessId> {
     Some(ProcessId { pid, start_ns: ticks.checked_mul(TICK_NS)? })
 }
 
-/// Describes a process; what can no longer be read stays empty.
+/// Describes a process; what can no longer be read stays empty. The command line and the environment are in the memory of
+/// the process, which can be served by a program that never answers: see [`Inspector`].
 pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
+    let dir = format!("/proc/{}", process.pid);
+    let mut info = outline(process, at_ns);
+    info.attributes.extend(environment(&read(format!("{dir}/environ")).unwrap_or_default()));
+    info.attributes.sort();
+    info.attributes.dedup_by(|a, b| a.0 == b.0);
+    info.command = command(&read(format!("{dir}/cmdline")).unwrap_or_default());
+    info
+}
+
+/// Describes a process by what the kernel knows of it, without its command line and environment. Never waits for the process.
+pub fn outline(process: ProcessId, at_ns: u64) -> ProcessInfo {
     let dir = format!("/proc/{}", process.pid);
     let executable_path = fs::read_link(format!("{dir}/exe")).unwrap_or_default().display().to_string();
     let executable_path = executable_path.trim_end_matches(" (deleted)").to_owned();
     let name = executable_path.rsplit('/').next().unwrap_or_default();
     let comm = || read_text(format!("{dir}/comm")).unwrap_or_default().trim_end().to_owned();
     let cgroup = read_text(format!("{dir}/cgroup")).unwrap_or_default();
-    let mut attributes = environment(&read(format!("{dir}/environ")).unwrap_or_default());
-    attributes.extend(pod_uid(&cgroup).map(|uid| ("k8s.pod.uid".to_owned(), uid)));
-    attributes.sort();
-    attributes.dedup_by(|a, b| a.0 == b.0);
     ProcessInfo {
         process,
         at_ns,
         executable: if name.is_empty() { comm() } else { name.to_owned() },
         executable_path,
-        command: command(&read(format!("{dir}/cmdline")).unwrap_or_default()),
         container_id: container_id(&cgroup).unwrap_or_default(),
-        attributes,
-        observed: Vec::new(),
-        gaps: Vec::new(),
-        unobserved_ns: 0,
-        since_unix_ns: 0,
+        attributes: pod_uid(&cgroup).map(|uid| ("k8s.pod.uid".to_owned(), uid)).into_iter().collect(),
+        ..ProcessInfo::default()
     }
 }
 

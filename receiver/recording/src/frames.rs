@@ -56,9 +56,11 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Selection { at_ns, excluded, discarded, unfiltered } => {
             fields(kind::SELECTION, &(*at_ns, [*excluded, *discarded, *unfiltered]), out)
         }
-        Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed } } => {
-            fields(kind::FILES, &(*at_ns, (*postponed, (refused.to_vec(), evicted.to_vec()))), out)
-        }
+        Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed, unanswered } } => fields(
+            kind::FILES,
+            &(*at_ns, ([*postponed, *unanswered], (refused.to_vec(), evicted.to_vec()))),
+            out,
+        ),
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
         Event::Tick { at_ns } => fields(kind::TICK, at_ns, out),
     }
@@ -114,9 +116,10 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::SELECTION => <(u64, [u64; 3])>::take(from).map(|(at_ns, [excluded, discarded, unfiltered])| {
             Event::Selection { at_ns, excluded, discarded, unfiltered }
         }),
-        kind::FILES => <(u64, (u64, (Vec<u64>, Vec<u64>)))>::take(from).map(
-            |(at_ns, (postponed, (refused, evicted)))| {
-                let counts = FileCounts { refused: known(&refused), evicted: known(&evicted), postponed };
+        kind::FILES => <(u64, ([u64; 2], (Vec<u64>, Vec<u64>)))>::take(from).map(
+            |(at_ns, ([postponed, unanswered], (refused, evicted)))| {
+                let (refused, evicted) = (known(&refused), known(&evicted));
+                let counts = FileCounts { refused, evicted, postponed, unanswered };
                 Event::Files { at_ns, counts }
             },
         ),

@@ -240,8 +240,9 @@ fn event() -> impl Strategy<Value = Event> {
         any::<(u64, [u64; 3])>().prop_map(|(at_ns, [excluded, discarded, unfiltered])| {
             Event::Selection { at_ns, excluded, discarded, unfiltered }
         }),
-        any::<(u64, [u64; 7], [u64; 3], u64)>().prop_map(|(at_ns, refused, evicted, postponed)| {
-            Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed } }
+        any::<(u64, [u64; 8], [u64; 3], [u64; 2])>().prop_map(|(at_ns, refused, evicted, rest)| {
+            let [postponed, unanswered] = rest;
+            Event::Files { at_ns, counts: FileCounts { refused, evicted, postponed, unanswered } }
         }),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
         any::<u64>().prop_map(|at_ns| Event::Tick { at_ns }),

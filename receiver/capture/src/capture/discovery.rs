@@ -29,6 +29,8 @@ enum Inventory {
 pub(super) struct Finder {
     events: Option<MappingEvents>,
     inventory: Inventory,
+    /// The first mapping of each process that is not scanned since, because it does not answer.
+    pending: BTreeMap<u32, Mapped>,
     /// When the mappings began to be followed, ns.
     since_ns: u64,
     /// Number of reports that were lost.
@@ -44,7 +46,13 @@ impl Finder {
             tracing::warn!(%error, "the kernel does not report mappings: new libraries are found by scans of /proc, up to 30 s later");
         });
         let (inventory, since_ns) = (Inventory::Needed, clock::now_ns());
-        Finder { events: events.ok(), inventory, since_ns, lost: 0, unreached: 0 }
+        let pending = BTreeMap::new();
+        Finder { events: events.ok(), inventory, pending, since_ns, lost: 0, unreached: 0 }
+    }
+
+    /// Forgets a process that has ended.
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.pending.remove(&pid);
     }
 
     /// Returns true if the kernel reports mappings.
@@ -82,8 +90,8 @@ impl Finder {
     /// Follows the CPUs that are online now, if they have changed.
     fn follow_cpus(&mut self) {
         if self.events.as_ref().is_some_and(MappingEvents::is_outdated) {
-            let (lost, unreached) = (self.lost, self.unreached);
-            *self = Finder { lost, unreached, ..Finder::open() };
+            let pending = std::mem::take(&mut self.pending);
+            *self = Finder { lost: self.lost, unreached: self.unreached, pending, ..Finder::open() };
         }
     }
 }
@@ -106,11 +114,17 @@ impl Capture {
         if batch.lost > 0 {
             self.list_interval.hasten(now_ns + AFTER_LOSS_NS);
         }
-        let mut first: BTreeMap<u32, Mapped> = BTreeMap::new();
         for mapped in batch.mapped {
-            first.entry(mapped.pid).or_insert(mapped);
+            self.finder.pending.entry(mapped.pid).or_insert(mapped);
         }
-        first.into_values().for_each(|mapped| self.follow_mapping(mapped, now_ns, into));
+        let is_ready = |mapped: &mut Mapped| !self.inspector.awaits(mapped.pid);
+        let ready: Vec<Mapped> = self
+            .finder
+            .pending
+            .extract_if(.., |_, mapped| is_ready(mapped))
+            .map(|(_, mapped)| mapped)
+            .collect();
+        ready.into_iter().for_each(|mapped| self.follow_mapping(mapped, now_ns, into));
     }
 
     fn follow_mapping(&mut self, Mapped { pid, at_ns, file }: Mapped, now_ns: u64, into: &mut Vec<Event>) {
@@ -121,6 +135,9 @@ impl Capture {
         self.processes.track(pid, now_ns);
         if !self.scan(pid, now_ns, Some(at_ns), into) && !self.libraries.is_attached(&file) {
             self.finder.unreached += 1;
+        }
+        if self.inspector.awaits(pid) {
+            self.finder.pending.insert(pid, Mapped { pid, at_ns, file });
         }
     }
 

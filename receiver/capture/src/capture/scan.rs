@@ -6,6 +6,7 @@ use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
 use crate::arming::ArmedFile;
+use crate::inspect::Question;
 use crate::libraries::{Coverage, FoundLibrary, LibraryKey};
 use crate::maps::{self, Mapping};
 use crate::processes::{Selected, Tracked};
@@ -28,30 +29,37 @@ impl Capture {
         if self.is_excluded(pid) {
             return true;
         }
-        let _looking = self.stalls.look(pid);
         let user = user::of(pid);
         if self.libraries.postpone(pid, user, now_ns) {
             return true;
         }
         let began_ns = clock::now_ns();
-        let is_alive = self.scan_now(pid, now_ns, mapped_ns, into);
+        let is_alive = self.scan_now((pid, user), now_ns, mapped_ns, into);
         self.libraries.charge(user, began_ns);
         is_alive
     }
 
-    fn scan_now(&mut self, pid: u32, now_ns: u64, mapped_ns: Option<u64>, into: &mut Vec<Event>) -> bool {
-        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return false };
-        let mappings = maps::parse(&text);
+    fn scan_now(
+        &mut self,
+        (pid, user): (u32, u32),
+        now_ns: u64,
+        mapped_ns: Option<u64>,
+        into: &mut Vec<Event>,
+    ) -> bool {
+        // Without an answer, it is scanned again when there is one.
+        let Ok(mappings) = self.inspector.inspect((pid, user), Question::Maps, move || mappings(pid)) else {
+            return true;
+        };
         if mappings.is_empty() {
             // A kernel thread, or a process that has ended.
             self.remove_if_irrelevant(pid);
             return false;
         }
-        let (mut observed, mut gaps) = self.attach_all(pid, &mappings, mapped_ns, into);
-        self.find_contexts(pid, &mappings, &mut observed, &mut gaps);
+        let (mut observed, mut gaps) = self.attach_all((pid, user), &mappings, mapped_ns, into);
+        self.find_contexts((pid, user), &mappings, &mut observed, &mut gaps);
         self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect(), now_ns);
         let Some(tracked) = self.processes.get_mut(pid) else { return true };
-        if tracked.observed != observed || tracked.gaps != gaps {
+        if tracked.observed != observed || tracked.gaps != gaps || tracked.is_outlined {
             (tracked.observed, tracked.gaps) = (observed, gaps);
             if let Some(process) = tracked.traced {
                 self.describe(process, now_ns, into);
@@ -84,7 +92,7 @@ impl Capture {
     /// Finds where a process publishes trace contexts. A process without a probed library has no steps and is skipped.
     fn find_contexts(
         &mut self,
-        pid: u32,
+        (pid, user): (u32, u32),
         mappings: &[Mapping],
         observed: &mut Vec<String>,
         gaps: &mut Vec<String>,
@@ -92,7 +100,7 @@ impl Capture {
         if !self.contexts || observed.is_empty() {
             return self.publishers.clear(&mut self.kernel, pid);
         }
-        match self.publishers.update(&mut self.kernel, pid, mappings) {
+        match self.publishers.update(&mut self.kernel, &mut self.inspector, (pid, user), mappings) {
             Some(Coverage::Observed(what)) => observed.push(what),
             Some(Coverage::Gap(why)) => gaps.push(why),
             Some(Coverage::Absent) | None => {}
@@ -102,7 +110,7 @@ impl Capture {
     /// Attaches to the libraries among the mappings, the first of which was made at `mapped_ns` if the kernel reported it.
     fn attach_all(
         &mut self,
-        pid: u32,
+        (pid, user): (u32, u32),
         mappings: &[Mapping],
         mapped_ns: Option<u64>,
         into: &mut Vec<Event>,
@@ -124,8 +132,9 @@ impl Capture {
         // Before the driver is probed, so that none of the runtime's own calls is counted.
         self.set_runtime(pid, runtime_code(mappings));
         let (mut observed, mut gaps) = (Vec::new(), Vec::new());
-        let attach = self.attach.as_ref();
-        for coverage in self.libraries.attach_all(&mut self.kernel, attach, pid, &found) {
+        let (attach, inspector) = (self.attach.as_ref(), &mut self.inspector);
+        let _attaching = self.stalls.attaching(pid);
+        for coverage in self.libraries.attach_all(&mut self.kernel, attach, inspector, (pid, user), &found) {
             match coverage {
                 Coverage::Observed(what) => observed.push(what),
                 Coverage::Gap(why) => gaps.push(why),
@@ -165,8 +174,9 @@ impl Capture {
 
     /// Stores the address ranges of a process's runtime before its calls are counted.
     pub(super) fn find_runtime(&mut self, pid: u32) {
-        if let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) {
-            self.set_runtime(pid, runtime_code(&maps::parse(&text)));
+        let mappings = self.inspector.inspect((pid, user::of(pid)), Question::Maps, move || mappings(pid));
+        if let Ok(mappings) = mappings {
+            self.set_runtime(pid, runtime_code(&mappings));
         }
     }
 
@@ -187,18 +197,20 @@ impl Capture {
     }
 
     fn describe(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let _looking = self.stalls.look(process.pid);
-        let mut info = proc::describe(process, at_ns);
-        if let Some(tracked) = self.processes.get_mut(process.pid) {
+        let (pid, describe) = (process.pid, move || proc::describe_all(process, at_ns));
+        let described = self.inspector.inspect((pid, user::of(pid)), Question::Description, describe);
+        let is_outlined = described.is_err();
+        let (mut info, variables) = described.unwrap_or_else(|_| (proc::outline(process, at_ns), Vec::new()));
+        if let Some(tracked) = self.processes.get_mut(pid) {
             (info.observed, info.gaps) = (tracked.observed.clone(), tracked.gaps.clone());
+            tracked.is_outlined = is_outlined;
         }
         if let Some(pins) = &mut self.pins {
             pins.describe(&mut info);
             info.since_unix_ns = pins.since(process);
         }
-        info.unobserved_ns = self.arming.unobserved_ns(process.pid);
+        info.unobserved_ns = self.arming.unobserved_ns(pid);
         into.push(Event::Process(Box::new(info)));
-        let variables = proc::launcher_variables(process.pid);
         if !variables.is_empty() {
             into.push(Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables })));
         }
@@ -233,6 +245,11 @@ impl Capture {
             let _ = self.kernel.runtime.remove(&pid);
         }
     }
+}
+
+/// Reads the files that a process has mapped as code; none of a process that has ended.
+fn mappings(pid: u32) -> Vec<Mapping> {
+    proc::read_text(format!("/proc/{pid}/maps")).map(|text| maps::parse(&text)).unwrap_or_default()
 }
 
 /// Shortens a list that a process can make as long as the number of its mappings.

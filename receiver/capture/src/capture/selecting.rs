@@ -11,9 +11,10 @@ use event::{Event, ProcessId};
 use probe_abi::record::Header;
 
 use super::Capture;
+use crate::inspect::Question;
 use crate::processes::Selected;
 use crate::selection::Selection;
-use crate::{clock, proc, totals, unfinished};
+use crate::{clock, proc, totals, unfinished, user};
 
 /// Verdict in the kernel's filter: the process is not traced.
 const IGNORE: u64 = 0;
@@ -81,7 +82,11 @@ impl Capture {
     }
 
     fn decide(&mut self, pid: u32) -> bool {
-        let subject = proc::subject(pid);
+        let describe = move || proc::subject(pid);
+        // Until there is an answer, it is excluded, and its records are discarded.
+        let Ok(subject) = self.inspector.inspect((pid, user::of(pid)), Question::Subject, describe) else {
+            return false;
+        };
         let is_selected = match subject.is_known() {
             true => self.selector.selection.selects(&subject),
             // It has ended: that an earlier agent described it says that it was selected.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::slots::Slot;
-use super::{Coverage, FoundLibrary, LibraryKey, examine};
+use super::{Coverage, FoundLibrary, LibraryKey};
 use crate::attach::{Attached, Point};
 use crate::multi::Links;
 use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
@@ -15,6 +15,8 @@ use crate::pins::{AdoptedFile, PinnedFiles, Stamp};
 pub(super) struct AttachedFile {
     pub functions: usize,
     pub missing: usize,
+    /// The functions; none of a file that an earlier agent attached, until a process is seen to map it.
+    pub points: Vec<Point>,
     /// When all functions were probed, ns.
     pub armed_ns: u64,
     /// `None` if an earlier agent attached them.
@@ -42,6 +44,7 @@ impl AttachedFile {
         let entry = AttachedFile {
             functions,
             missing,
+            points: Vec::new(),
             armed_ns,
             probes: None,
             pins: Some(pins),
@@ -62,7 +65,7 @@ impl AttachedFile {
     }
 
     /// Takes the links that can be replaced by those of single processes, with the file and its functions.
-    pub fn take_thinnable(&mut self, key: &LibraryKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
+    pub fn take_thinnable(&mut self) -> Option<(Links, Arc<File>, Vec<Point>)> {
         let file = Arc::clone(self.file.as_ref()?);
         let mut links = match &mut self.probes {
             Some(probes) => probes.take_thinnable()?,
@@ -72,8 +75,7 @@ impl AttachedFile {
             *pins = PinnedFiles::suspend(pins);
             links.set_pins(pins);
         }
-        let points = examine::functions_of(&file, key.library, self.is_embedded).unwrap_or_default();
-        Some((links, file, points.points))
+        Some((links, file, self.points.clone()))
     }
 
     /// Puts links for every process back. Returns the former ones.

@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, open, openat2, statx};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::served;
 use crate::maps::{self, FileKey, Mapping};
 use crate::proc;
 
@@ -28,6 +29,11 @@ pub enum OpenError {
     /// There is a FIFO, a device or the like.
     #[error("{0:?}: expected a regular file")]
     Irregular(FileType),
+    /// A page of the file that never comes would block the kernel.
+    #[error(
+        "the file is on a file system that user {0} serves (FUSE): expected one of the kernel or of root"
+    )]
+    Untrusted(u32),
 }
 
 impl From<rustix::io::Errno> for OpenError {
@@ -39,6 +45,10 @@ impl From<rustix::io::Errno> for OpenError {
 /// Opens the file of a mapping: through the mapping itself or, where that is not allowed or the loader has changed the
 /// mapping since, through the root directory of the process. Waits for no other process to open or release the file.
 pub fn open_mapped(pid: u32, mapping: &Mapping) -> Result<File, OpenError> {
+    let mounts = proc::read_text(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    if let Some(user) = served::server(&mounts, mapping.file) {
+        return Err(OpenError::Untrusted(user));
+    }
     let through_mapping = find_mapped(pid, mapping).and_then(|found| open_found(&found, mapping.file));
     through_mapping.or_else(|_| open_below_root(pid, mapping))
 }

@@ -44,6 +44,7 @@ const BASES: [(RefusalReason, Basis); RefusalReason::ALL.len()] = [
     (RefusalReason::NotAttached, Basis::Kernel),
     (RefusalReason::Replaced, Basis::Process),
     (RefusalReason::TooLarge, Basis::Content),
+    (RefusalReason::Untrusted, Basis::Process),
 ];
 
 /// The reason why the functions of a file are not probed.
@@ -69,6 +70,7 @@ impl From<OpenError> for Refusal {
             OpenError::Inaccessible(_) => RefusalReason::Inaccessible,
             OpenError::Irregular(_) => RefusalReason::Irregular,
             OpenError::Replaced => RefusalReason::Replaced,
+            OpenError::Untrusted(_) => RefusalReason::Untrusted,
         };
         Refusal::new(reason, error)
     }
@@ -166,18 +168,18 @@ impl RefusedFiles {
         self.entries.get_mut(&key).map(|entry| entry.confirm(pid, now_ns))
     }
 
-    /// Returns why a file with this content is refused, whatever process maps it.
-    pub fn unchanged(
-        &mut self,
-        pid: u32,
-        found: &FoundLibrary<'_>,
-        version: Version,
-        now_ns: u64,
-    ) -> Option<&str> {
-        let entry = self.entries.get_mut(&Key::of(found, None))?;
+    /// Returns the version of a file that is refused whatever process maps it, unless that is to be reconsidered.
+    pub fn version(&self, found: &FoundLibrary<'_>, now_ns: u64) -> Option<Version> {
+        let entry = self.entries.get(&Key::of(found, None))?;
         let is_due = now_ns >= entry.retry_at_ns && entry.refusal.basis() == Basis::Kernel;
-        let is_same = entry.version == Some(version) && !is_due;
-        is_same.then(|| entry.confirm(pid, now_ns))
+        entry.version.filter(|_| !is_due)
+    }
+
+    /// Returns why a file is refused whose version was seen not to have changed.
+    pub fn confirm(&mut self, pid: u32, found: &FoundLibrary<'_>, now_ns: u64) -> String {
+        let entry = self.entries.get_mut(&Key::of(found, None));
+        // The verdict can have been evicted meanwhile.
+        entry.map_or_else(|| "refused before".to_owned(), |entry| entry.confirm(pid, now_ns).to_owned())
     }
 
     /// Adds a verdict.
@@ -284,12 +286,12 @@ mod tests {
         files.add((7, 0), &nccl, refused(RefusalReason::NoFunctions), 0);
         assert_eq!(files.known(7, &nccl, 1), Some("why"));
         assert_eq!(files.known(8, &nccl, 1), None, "another process shows which file it maps");
-        assert_eq!(files.unchanged(8, &nccl, VERSION, 1), Some("why"));
+        assert_eq!(files.version(&nccl, 1), Some(VERSION));
+        assert_eq!(files.confirm(8, &nccl, 1), "why");
         assert_eq!(files.known(8, &nccl, 1), Some("why"));
         assert_eq!(files.known(7, &cudart, 1), None);
-        assert_eq!(files.unchanged(7, &cudart, VERSION, 1), None);
-        assert_eq!(files.unchanged(9, &nccl, Version { bytes: 2, ..VERSION }, 1), None);
-        assert_eq!(files.counts().0, [0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(files.version(&cudart, 1), None);
+        assert_eq!(files.counts().0, [0, 0, 0, 1, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -299,7 +301,7 @@ mod tests {
         files.add((7, 0), &nccl, refused(RefusalReason::Replaced), 0);
         assert_eq!(files.known(7, &nccl, 1), Some("why"));
         assert_eq!(files.known(8, &nccl, 1), None);
-        assert_eq!(files.unchanged(8, &nccl, VERSION, 1), None);
+        assert_eq!(files.version(&nccl, 1), None);
     }
 
     #[test]
@@ -315,7 +317,7 @@ mod tests {
         }
         assert_eq!(judged[..5], [0, 1, 3, 7, 15]);
         assert_eq!(judged[judged.len() - 1] - judged[judged.len() - 2], 300);
-        assert_eq!(files.unchanged(7, &nccl, VERSION, 10_000 * SECOND), None, "the kernel may accept it now");
+        assert_eq!(files.version(&nccl, 10_000 * SECOND), None, "the kernel may accept it now");
     }
 
     #[test]

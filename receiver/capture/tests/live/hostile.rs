@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "maps files as code, and changes the user")]
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::rig::{Rig, rig, settings};
 /// Environment variable with what a process does: its user id, an action, and the arguments of the action, one a line.
 pub const CALLER: &str = "WARPTAP_TEST_HOSTILE";
 const ROOT: u32 = 0;
-const USER: u32 = 61_001;
+pub const USER: u32 = 61_001;
 const OTHER_USER: u32 = 61_002;
 const READY: &str = "@ready ";
 /// Longer than an agent needs that does not wait for other processes.
@@ -41,6 +41,7 @@ pub fn run(arguments: &str) {
     match (action, &paths[..]) {
         ("agent", [pid]) => return trace(pid.to_str().unwrap().parse().unwrap()),
         ("fifo", [path]) => leave_fifo(path),
+        ("call", [file, library]) => return map_and_call(file, library),
         ("map", paths) => paths.iter().for_each(|path| map(path)),
         ("junk", [dir, count]) => {
             let count: usize = count.to_str().unwrap().parse().unwrap();
@@ -87,15 +88,32 @@ fn trace(pid: u32) {
     std::io::stdin().lock().read_to_end(&mut Vec::new()).unwrap();
 }
 
+/// Maps a file and a library, prints that it is ready, waits for a line, and calls the library.
+fn map_and_call(file: &Path, library: &Path) {
+    map(file);
+    // SAFETY: the initialisers of a stub have no preconditions.
+    let library = unsafe { libloading::Library::new(library) }.unwrap();
+    // SAFETY: the symbol is a C function of two integers.
+    let function =
+        unsafe { library.get::<unsafe extern "C" fn(*mut u64, u64) -> u32>("cudaMalloc") }.unwrap();
+    println!("{READY}{}", std::process::id());
+    let mut input = std::io::stdin().lock();
+    input.read_line(&mut String::new()).unwrap();
+    let mut address = 0;
+    // SAFETY: the function writes an address to its first argument.
+    unsafe { function(&raw mut address, 64) };
+    input.read_to_end(&mut Vec::new()).unwrap();
+}
+
 /// A process of a test, which is killed on drop.
-struct Acting {
+pub struct Acting {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Acting {
     /// Starts a process and waits until it is ready. Returns it with what it printed.
-    fn start(mut command: Command, user: u32, action: &str, arguments: &[&str]) -> (Acting, String) {
+    pub fn start(mut command: Command, user: u32, action: &str, arguments: &[&str]) -> (Acting, String) {
         let lines = [&[&*user.to_string(), action], arguments].concat().join("\n");
         command.env(CALLER, lines).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -110,8 +128,13 @@ impl Acting {
         line.split_once(READY).unwrap().1.to_owned()
     }
 
-    fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Lets the process go on that waits for a line.
+    pub fn go(&self) {
+        self.child.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
     }
 
     /// Lets the process end, and fails if it does not.
@@ -139,7 +162,7 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-fn own_program() -> Command {
+pub fn own_program() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["calling_process", "--exact", "--nocapture", "--quiet"]);
     command
@@ -155,7 +178,7 @@ fn with_documented_capabilities() -> Command {
 }
 
 /// Returns a new directory of a user, or `None`, with the reason printed, without the right to act as that user.
-fn directory(rig: &Rig, user: u32) -> Option<PathBuf> {
+pub fn directory(rig: &Rig, user: u32) -> Option<PathBuf> {
     let dir = rig.dir.join(user.to_string());
     std::fs::create_dir_all(&dir).unwrap();
     let owned = std::os::unix::fs::chown(&dir, Some(user), Some(user));
@@ -194,7 +217,10 @@ fn with_file_at(file: &Path, also_at: &Path) -> Command {
     command.args(["--reuid", &USER.to_string(), "--regid", &USER.to_string(), "--clear-groups"]);
     command.args(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]);
     command.arg("mount --bind \"$0\" \"$1\" && shift && exec \"$@\"").args([file, also_at]);
-    command.arg(std::env::current_exe().unwrap());
+    // The program itself may be in a directory that other users cannot read.
+    let program = also_at.with_file_name("program");
+    let _ = std::fs::hard_link(std::env::current_exe().unwrap(), &program);
+    command.arg(program);
     command.args(["calling_process", "--exact", "--nocapture", "--quiet"]);
     command
 }
@@ -222,7 +248,7 @@ fn verdict_on_another_name_of_a_file_does_not_hide_it() {
 }
 
 /// Counts of the files that are not probed.
-fn counts(rig: &mut Rig) -> FileCounts {
+pub fn counts(rig: &mut Rig) -> FileCounts {
     let mut events = Vec::new();
     rig.capture.read_totals(&mut events);
     let counts =

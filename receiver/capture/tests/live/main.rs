@@ -29,6 +29,7 @@ mod selection;
 mod steps;
 mod sums;
 mod traces;
+mod unanswering;
 
 /// The entry point of a player process; not a test.
 #[test]
