@@ -73,7 +73,7 @@ impl Collector {
         let sources = self.sources.clone();
         // Sources may be files and servers: reading them may block.
         let prepared = tokio::task::spawn_blocking(move || prepare(&sources, &Process, FACTORIES)).await;
-        let Prepared { plan, loaded, warnings, telemetry } =
+        let Prepared { plan, loaded, warnings, telemetry, .. } =
             prepared.expect("reading a configuration does not panic")?;
         for warning in &warnings {
             tracing::warn!("{warning}");
@@ -89,7 +89,7 @@ impl Collector {
     }
 
     async fn roll_back(&mut self, new: StartError) -> Result<Reloaded, ReloadError> {
-        let Built { plan, telemetry } = prepare::plan(&self.loaded, FACTORIES)?;
+        let Built { plan, telemetry, .. } = prepare::plan(&self.loaded, FACTORIES)?;
         if let Err(error) = self.telemetry.reconfigure(&telemetry).await {
             tracing::error!(%error, "failed to restore internal telemetry");
         }

@@ -14,6 +14,7 @@ pub mod hostile;
 mod logging;
 pub mod prepare;
 mod printable;
+pub mod privileges;
 pub mod telemetry;
 
 use std::io::Write as _;

@@ -5,6 +5,7 @@ use config::{ConfigError, Problem, Seen};
 use crate::config::telemetry::TelemetryConfig;
 use crate::config::{Environment, Loaded, Sources, load};
 use crate::graph::{Factories, Plan};
+use crate::privileges::Privileges;
 
 /// A configuration that is ready to run.
 pub struct Prepared {
@@ -12,6 +13,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// The settings of internal telemetry.
     pub telemetry: TelemetryConfig,
+    /// The components that run, and why privileges that they do not use are kept, if they are.
+    pub privileges: Privileges,
     /// Problems that do not prevent a start.
     pub warnings: Vec<Problem>,
     /// The loaded configuration it was built from.
@@ -25,9 +28,9 @@ pub fn prepare(
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
     let loaded = load(sources, environment)?;
-    let Built { plan, telemetry } = plan(&loaded, factories)?;
+    let Built { plan, telemetry, privileges } = plan(&loaded, factories)?;
     let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();
-    Ok(Prepared { plan, telemetry, warnings, loaded })
+    Ok(Prepared { plan, telemetry, privileges, warnings, loaded })
 }
 
 /// The plan and settings built from a loaded configuration.
@@ -36,6 +39,8 @@ pub struct Built {
     pub plan: Plan,
     /// The settings of internal telemetry.
     pub telemetry: TelemetryConfig,
+    /// What the privileges depend on.
+    pub privileges: Privileges,
 }
 
 /// Builds the plan of a loaded configuration.
@@ -44,7 +49,9 @@ pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigEr
     let sections = loaded.sections(&seen);
     let mut plan = Plan::build(&sections, factories, VERSION)?;
     plan.warnings.extend(seen.warnings());
-    Ok(Built { plan, telemetry: sections.service.telemetry })
+    let components = sections.service.components();
+    let privileges = Privileges { components, keep: sections.service.keep_privileges };
+    Ok(Built { plan, telemetry: sections.service.telemetry, privileges })
 }
 
 /// The version of this binary.

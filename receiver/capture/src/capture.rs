@@ -47,7 +47,7 @@ use crate::stall::StallWatch;
 use crate::thinning::Thinning;
 use crate::totals::{self, Share};
 use crate::under_way::CallSampler;
-use crate::{CaptureError, clock, cost, proc};
+use crate::{CaptureError, clock, cost, proc, readiness};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
@@ -105,6 +105,7 @@ impl Capture {
     /// Loads the kernel programs and starts to scan processes for libraries.
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let (mut kernel, pins) = pins::load(settings)?;
+        readiness::log_limits();
         let attach = attach::best(&mut kernel);
         let attach = if settings.expedite { expedited(attach) } else { attach };
         let calibration = match &pins {

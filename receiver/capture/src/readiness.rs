@@ -92,6 +92,12 @@ pub(crate) fn hint() -> String {
     }
 }
 
+/// Logs what cannot be seen without the capabilities that are missing.
+pub(crate) fn log_limits() {
+    let limits = CAPABILITIES.iter().filter(|c| c.readiness == Readiness::Limited && !holds(c.bit));
+    limits.for_each(|c| tracing::warn!("not all processes can be traced: {}", c.advice));
+}
+
 fn needed() -> impl Iterator<Item = &'static Capability> {
     CAPABILITIES.iter().filter(|c| c.readiness == Readiness::Missing)
 }

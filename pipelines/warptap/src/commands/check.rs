@@ -13,6 +13,7 @@ use crate::printable::printable;
 /// Prints a line for each check; fails if capture cannot work.
 pub fn run() -> anyhow::Result<()> {
     let mut checks = checks();
+    checks.push(privileges());
     checks.push(nvml());
     checks.extend(amdsmi());
     let mut out = std::io::stdout().lock();
@@ -38,6 +39,19 @@ fn name(readiness: Readiness) -> &'static str {
         Readiness::Ready => "ready",
         Readiness::Limited => "limited",
         Readiness::Missing => "missing",
+    }
+}
+
+/// Checks whether `run` can reduce its privileges.
+fn privileges() -> Check {
+    let check = |readiness, found, advice| Check { name: "reduced privileges", readiness, found, advice };
+    match crate::privileges::support() {
+        Ok(found) => check(Readiness::Ready, found, ""),
+        Err(why) => check(
+            Readiness::Limited,
+            why,
+            "use a kernel built with CONFIG_SECCOMP_FILTER; the collector drops capabilities without",
+        ),
     }
 }
 

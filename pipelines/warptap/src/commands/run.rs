@@ -16,19 +16,22 @@ use crate::telemetry::InternalTelemetry;
 pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let sources: Sources = args.all()?;
     let prepared = prepare(&sources, &Process, FACTORIES).map_err(refused)?;
+    // Before there are other threads.
+    let privileges = prepared.privileges.apply();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(serve(prepared, sources));
+    let outcome = runtime.block_on(serve(prepared, sources, privileges));
     // Abandoned components are not waited for again.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
+async fn serve(prepared: Prepared, sources: Sources, privileges: String) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let telemetry = InternalTelemetry::start(&prepared.telemetry).await?;
+    tracing::info!("{privileges}");
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
     }

@@ -20,6 +20,8 @@ pub struct Service {
     pub pipelines: Vec<Pipeline>,
     /// The extensions, in the order in which they start.
     pub extensions: Vec<Reference>,
+    /// Why the privileges that nothing uses are kept; empty if they are dropped.
+    pub keep_privileges: String,
     /// Telemetry of the collector about itself.
     pub telemetry: TelemetryConfig,
 }
@@ -124,7 +126,17 @@ impl Service {
             problems.extend(error.into_problems());
             telemetry
         });
-        Service { pipelines, extensions, telemetry: telemetry.unwrap_or_default() }
+        let keep_privileges = keys.keep_privileges;
+        Service { pipelines, extensions, keep_privileges, telemetry: telemetry.unwrap_or_default() }
+    }
+
+    /// Returns the ids of the extensions and of the components in pipelines, in which a connector is an exporter and a receiver.
+    pub fn components(&self) -> Vec<(ComponentKind, ComponentId)> {
+        let extensions = self.extensions.iter().map(|r| (ComponentKind::Extension, r));
+        let of = |kind| self.pipelines.iter().flat_map(move |p| p.references(kind)).map(move |r| (kind, r));
+        let kinds = [ComponentKind::Exporter, ComponentKind::Processor, ComponentKind::Receiver];
+        let all = extensions.chain(kinds.into_iter().flat_map(of));
+        all.map(|(kind, reference)| (kind, reference.id.clone())).collect()
     }
 }
 
@@ -133,6 +145,9 @@ config::section! {
     pub struct ServiceKeys {
         /// Ids of the extensions to start, in this order.
         extensions: Vec<String>,
+        /// A reason to keep the privileges that no component uses when the collector starts. Unless there is one, it drops
+        /// their capabilities, and refuses itself system calls that it never makes. A change takes effect at the next start.
+        keep_privileges: String,
         /// Pipelines by id: `traces`, `metrics`, `logs` or `profiles`, with a name after a slash if there are several.
         pipelines: Nested<BTreeMap<String, PipelineKeys>>,
         /// Telemetry of the collector itself.
