@@ -17,7 +17,7 @@ use transport::auth::metadata;
 use transport::keys::{self, HttpServerConfig};
 use transport::listen::Listener;
 use transport::query::parameters;
-use transport::serve::{Handler, ServerSettings};
+use transport::serve::{Handler, IDLE_MAX, ServerSettings};
 use transport::tls::ServerTls;
 
 /// The keys of a server that have no effect for the pages of extensions.
@@ -34,7 +34,7 @@ fn settings(config: &HttpServerConfig, name: &str) -> ServerSettings {
     ServerSettings {
         head_max: limited(config.read_header_timeout).or(limited(config.read_timeout)),
         keeps_connections: config.keep_alives_enabled,
-        idle_max: limited(config.idle_timeout).or(limited(config.read_timeout)),
+        idle_max: limited(config.idle_timeout).or(limited(config.read_timeout)).unwrap_or(IDLE_MAX),
         ..ServerSettings::named(name)
     }
 }

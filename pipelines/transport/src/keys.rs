@@ -31,13 +31,13 @@ config::section! {
         pub compression_algorithms: Option<Vec<String>>,
         /// Headers added to every response.
         pub response_headers: Headers,
-        /// Longest time for a whole request to arrive. 0 is unlimited.
+        /// Longest time for a whole request to arrive. 0 is 5 minutes for the body.
         pub read_timeout: GoDuration,
         /// Longest time for the headers of a request to arrive. 0 is the value of `read_timeout`.
         pub read_header_timeout: GoDuration,
         /// Longest time for a response to be sent. 0 is unlimited.
         pub write_timeout: GoDuration,
-        /// Longest time a connection waits for its next request. 0 is unlimited.
+        /// Longest time a connection waits for its next request and its headers. 0 is 5 minutes.
         pub idle_timeout: GoDuration,
         /// Whether a connection serves more than one request.
         pub keep_alives_enabled: bool = true,

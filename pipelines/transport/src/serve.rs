@@ -32,8 +32,18 @@ const CONNECTIONS_MAX: usize = 4096;
 /// Time limit for active requests after the server was asked to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
+/// Time without active requests after which a connection that is to be closed is closed, although its client has not agreed.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
 /// Time limit for a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// Time without requests after which a connection is closed by default, so that clients who send nothing, or never the whole
+/// head of a request, do not use up the connections.
+pub const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// Longest time for the body of a request to arrive by default: 20 MiB at 0.6 Mbit/s.
+pub const BODY_MAX: Duration = Duration::from_secs(300);
 
 /// HTTP/2 flow-control windows of a stream and of a connection, in bytes. They bound the unread bytes in memory.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -69,8 +79,8 @@ pub struct ServerSettings {
     pub head_max: Option<Duration>,
     /// Whether HTTP/1.1 connections serve more than one request.
     pub keeps_connections: bool,
-    /// Time without requests after which a connection is closed.
-    pub idle_max: Option<Duration>,
+    /// Time without a request that is handled, from the end of its head on, after which a connection is closed.
+    pub idle_max: Duration,
     /// Age after which a connection accepts no more requests.
     pub age_max: Option<Duration>,
     /// Time limit for its last requests; `None` is unlimited.
@@ -78,7 +88,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Returns settings for any HTTP version, without time limits.
+    /// Returns settings for any HTTP version, without time limits other than [`IDLE_MAX`].
     pub fn named(name: impl Into<String>) -> Self {
         ServerSettings {
             name: name.into(),
@@ -87,7 +97,7 @@ impl ServerSettings {
             keep_alive: None,
             head_max: None,
             keeps_connections: true,
-            idle_max: None,
+            idle_max: IDLE_MAX,
             age_max: None,
             age_grace: None,
         }
@@ -186,8 +196,8 @@ async fn serve(
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answering));
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        () = requests.idle_for(settings.idle_max) => connection.as_mut().graceful_shutdown(),
+        () = stop.cancelled() => {}
+        () = requests.idle_for(settings.idle_max) => {}
         () = after(settings.age_max) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
@@ -197,7 +207,11 @@ async fn serve(
             return;
         }
     }
-    let _ = connection.await;
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = requests.idle_for(FAREWELL_MAX) => {}
+    }
 }
 
 async fn after(duration: Option<Duration>) {
@@ -216,8 +230,7 @@ struct Requests {
 
 impl Requests {
     /// Waits until there was no request for `idle_max`.
-    async fn idle_for(&self, idle_max: Option<Duration>) {
-        let Some(idle_max) = idle_max else { return std::future::pending().await };
+    async fn idle_for(&self, idle_max: Duration) {
         let mut deadline = Instant::now() + idle_max;
         loop {
             let changed = self.changed.notified();

@@ -351,7 +351,7 @@ async fn idle_old_and_slow_connections_are_closed_after_their_response() {
     let soon = Some(Duration::from_millis(50));
     let named = || ServerSettings::named("test");
     for (settings, begin, is_answered) in [
-        (ServerSettings { idle_max: soon, ..named() }, GET, true),
+        (ServerSettings { idle_max: Duration::from_millis(50), ..named() }, GET, true),
         (ServerSettings { age_max: soon, ..named() }, GET, true),
         (ServerSettings { keeps_connections: false, ..named() }, GET, true),
         (ServerSettings { head_max: soon, ..named() }, &GET[..10], false),
@@ -361,6 +361,32 @@ async fn idle_old_and_slow_connections_are_closed_after_their_response() {
         let read = String::from_utf8(until_ended(&server, begin).await).unwrap();
         assert_eq!(read.ends_with("HTTP/1.1 /x"), is_answered, "{shown}: {read:?}");
     }
+}
+
+/// Neither sends a whole head: they held their connections for ever, and 4,096 of them all that there are.
+#[tokio::test(start_paused = true)]
+async fn clients_that_send_no_request_lose_their_connection_after_five_minutes() {
+    let preface_and_half_a_frame = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x09\x01";
+    for begin in [b"".as_slice(), b"P", &GET[..10], preface_and_half_a_frame] {
+        let server = Server::start(ServerSettings::named("test"), None).await;
+        let began = tokio::time::Instant::now();
+        until_ended(&server, begin).await;
+        assert!((300..=302).contains(&began.elapsed().as_secs()), "{:?} {begin:?}", began.elapsed());
+    }
+}
+
+/// They delayed the end of the server by 10 s, as active requests do.
+#[tokio::test(start_paused = true)]
+async fn connections_without_a_whole_request_do_not_delay_the_end() {
+    let server = Server::start(ServerSettings::named("test"), None).await;
+    let mut slow = TcpStream::connect(&server.address).await.unwrap();
+    slow.write_all(&GET[..10]).await.unwrap();
+    // Time passes when the server has read this much and waits for more.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    server.stop.cancel();
+    server.running.await.unwrap();
+    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ config::section! {
     /// The section `server_parameters`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct ServerParameters {
-        /// Time without a request after which a connection is closed. 0 is unlimited.
+        /// Time without a request after which a connection is closed. 0 is 5 minutes.
         pub max_connection_idle: GoDuration,
         /// Age after which a connection accepts no more requests. 0 is unlimited.
         pub max_connection_age: GoDuration,

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use transport::auth::metadata;
 use transport::grpc::{self, ResponseBody};
-use transport::serve::{Handler, ServerSettings};
+use transport::serve::{BODY_MAX, Handler, IDLE_MAX, ServerSettings};
 
 use crate::config::{GrpcConfig, ServerParameters, decoded_bytes_max};
 use crate::sink::Sink;
@@ -33,7 +33,7 @@ pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
         is_http2: true,
         streams_max: Some(config.max_concurrent_streams).filter(|n| *n > 0),
         keep_alive: Some(keep_alive),
-        idle_max: set(*max_connection_idle),
+        idle_max: set(*max_connection_idle).unwrap_or(IDLE_MAX),
         age_max: set(*max_connection_age),
         age_grace: set(*max_connection_age_grace),
         ..ServerSettings::named(name)
@@ -61,7 +61,10 @@ impl Service {
         let signal = signal.ok_or_else(unknown)?;
         let context = self.sink.authenticate(|| metadata(&parts.headers));
         let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
-        let (message, _) = grpc::read(&parts.headers, body, self.message_bytes_max).await?;
+        let message =
+            tokio::time::timeout(BODY_MAX, grpc::read(&parts.headers, body, self.message_bytes_max));
+        let late = |_| Status::deadline_exceeded(format!("the message did not arrive within {BODY_MAX:?}"));
+        let (message, _) = message.await.map_err(late)??;
         let data = Data::decode_within(signal, message, decoded_bytes_max(self.message_bytes_max));
         let data = data.map_err(|e| match e.is_too_large() {
             true => Status::resource_exhausted(e.to_string()),

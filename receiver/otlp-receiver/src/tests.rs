@@ -683,6 +683,34 @@ async fn slow_requests_and_responses_time_out() {
     assert_eq!(receiver.counts(Protocol::Http, "spans"), [0, 0, 1], "the outcome is unknown");
 }
 
+/// As in [`slow_requests_and_responses_time_out`], without any configuration.
+#[tokio::test(start_paused = true)]
+async fn body_that_does_not_arrive_is_given_up_after_five_minutes() {
+    let receiver = Started::with(Ok(()), &Signal::STABLE, "", "").await;
+    let mut slow = TcpStream::connect(receiver.http).await.unwrap();
+    let head = b"POST /v1/traces HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
+    slow.write_all(head).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let mut answer = vec![0; 12];
+    slow.read_exact(&mut answer).await.unwrap();
+    assert_eq!((answer.as_slice(), began.elapsed().as_secs()), (b"HTTP/1.1 400".as_slice(), 300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_that_does_not_arrive_is_given_up_after_five_minutes() {
+    let receiver = Started::with(Ok(()), &Signal::STABLE, "", "").await;
+    let stream = TcpStream::connect(receiver.grpc).await.unwrap();
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let (_never_ended, body) = http_body_util::channel::Channel::<Bytes>::new(1);
+    let request = Request::post(format!("http://h{TRACE_PATH}")).header("content-type", "application/grpc");
+    let began = tokio::time::Instant::now();
+    let answer = sender.send_request(request.body(body).unwrap()).await.unwrap();
+    let status = answer.headers()["grpc-status"].to_str().unwrap().parse::<i32>().unwrap();
+    assert_eq!((status, began.elapsed().as_secs()), (Code::DeadlineExceeded as i32, 300));
+}
+
 #[tokio::test]
 async fn a_unix_socket_can_be_the_endpoint() {
     let folder = tempfile::tempdir().unwrap();

@@ -61,7 +61,7 @@ impl Server {
     pub(super) async fn run(self, stop: CancellationToken) {
         let settings = ServerSettings {
             head_max: Some(HEAD_MAX),
-            idle_max: Some(IDLE_MAX),
+            idle_max: IDLE_MAX,
             ..ServerSettings::named("service::telemetry::metrics")
         };
         transport::serve::run(self.listener, None, settings, self.handler, stop).await;

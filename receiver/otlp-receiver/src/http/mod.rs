@@ -18,7 +18,7 @@ use pdata::{Data, Signal};
 use transport::auth::metadata;
 use transport::compress::{Compression, DecompressError};
 use transport::query::parameters;
-use transport::serve::{Handler, ServerSettings};
+use transport::serve::{BODY_MAX, Handler, IDLE_MAX, ServerSettings};
 
 use crate::config::{HttpConfig, decoded_bytes_max};
 use crate::sink::Sink;
@@ -29,7 +29,7 @@ use response::{HttpError, success, text};
 pub(crate) fn settings(name: String, config: &HttpConfig) -> ServerSettings {
     ServerSettings {
         head_max: set(config.server.read_header_timeout).or(set(config.server.read_timeout)),
-        idle_max: set(config.server.idle_timeout),
+        idle_max: set(config.server.idle_timeout).unwrap_or(IDLE_MAX),
         keeps_connections: config.server.keep_alives_enabled,
         ..ServerSettings::named(name)
     }
@@ -52,7 +52,8 @@ struct Inner {
     cors: Option<Cors>,
     response_headers: HeaderMap,
     request_params: Vec<String>,
-    read_max: Option<Duration>,
+    /// Longest time for a body to arrive.
+    body_max: Duration,
     write_max: Option<Duration>,
 }
 
@@ -71,7 +72,7 @@ impl Service {
                 .get()
                 .map(|auth| auth.request_params.clone())
                 .unwrap_or_default(),
-            read_max: set(config.server.read_timeout),
+            body_max: set(config.server.read_timeout).unwrap_or(BODY_MAX),
             write_max: set(config.server.write_timeout),
         }))
     }
@@ -173,12 +174,9 @@ impl Inner {
         context: Context,
     ) -> Result<(), HttpError> {
         let compression = self.compression(headers)?;
-        let body = match self.read_max {
-            None => self.body(body).await,
-            Some(max) => tokio::time::timeout(max, self.body(body)).await.unwrap_or_else(|_| {
-                Err(HttpError::bad_request(format!("the body did not arrive within {max:?}")))
-            }),
-        }?;
+        let (max, late) = (self.body_max, format!("the body did not arrive within {:?}", self.body_max));
+        let body = tokio::time::timeout(max, self.body(body)).await;
+        let body = body.map_err(|_| HttpError::bad_request(late))??;
         let body = match compression {
             Compression::None => body,
             compression => {
