@@ -358,12 +358,16 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use probe_abi::frontier::Frontier;
 
     use super::*;
 
-    /// Loads what a kernel without uprobe_multi loads; prints why and returns `None` if nothing can be loaded.
-    fn with_perf_uprobes() -> Option<Kernel> {
+    /// Loads what a kernel without uprobe_multi loads; prints why and returns `None` if nothing can be loaded. As long as the
+    /// guard lives, no other such test calls the function that is probed: its calls would be recorded, too.
+    fn with_perf_uprobes() -> Option<(MutexGuard<'static, ()>, Kernel)> {
+        static CALLS: Mutex<()> = Mutex::new(());
         let missing = crate::checks().into_iter().find(|c| c.readiness == crate::Readiness::Missing);
         if let Some(check) = missing {
             println!("skipped: {} {}", check.name, check.found);
@@ -372,14 +376,15 @@ mod tests {
         let none = |_: &Ebpf| {
             Err(CaptureError::Load { what: "uprobe_multi", reason: "disabled by the test".to_owned() })
         };
-        Some(Kernel::load_with(&MapSizes::default(), true, Load::Alone, none).unwrap())
+        let alone = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((alone, Kernel::load_with(&MapSizes::default(), true, Load::Alone, none).unwrap()))
     }
 
     /// The fallback loaded its programs after the maps had been moved out, so that no kernel without uprobe_multi could
     /// be used.
     #[test]
     fn perf_uprobes_are_used_without_uprobe_multi() {
-        let Some(mut kernel) = with_perf_uprobes() else { return };
+        let Some((_alone, mut kernel)) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         assert_eq!(attach.name(), "perf uprobes");
         let cost_ns = crate::cost::calibrate(&mut kernel, attach.as_ref()).costs.launch_ns;
@@ -389,7 +394,7 @@ mod tests {
     /// Both methods of attachment run the same programs, but only uprobe_multi embeds cookies.
     #[test]
     fn perf_uprobes_record_arguments_of_every_nccl_row() {
-        let Some(mut kernel) = with_perf_uprobes() else { return };
+        let Some((_alone, mut kernel)) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         let rows: Vec<_> =
             probe_abi::PROBES.iter().filter(|p| p.library == probe_abi::Library::Nccl).collect();
@@ -414,7 +419,7 @@ mod tests {
     /// The slots of a thread may be those of others with nearby ids.
     #[test]
     fn thread_uses_the_next_free_slot_and_its_calls_are_dropped_without_one() {
-        let Some(mut kernel) = with_perf_uprobes() else { return };
+        let Some((_alone, mut kernel)) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         let copy = probe_abi::PROBES.iter().find(|p| p.symbol == "cudaMemcpyAsync").unwrap().cookie();
         let (pid, tid) = (std::process::id(), crate::proc::own_tid().unwrap());
@@ -426,7 +431,6 @@ mod tests {
             crate::cost::call_as(&mut kernel, attach.as_ref(), copy);
             assert_eq!(kernel.thread(pid, tid).map(|(slot, _)| slot), expected);
         }
-        // Other tests may call the same function meanwhile, on threads that have a slot.
         let dropped = crate::totals::values(&crate::totals::counters(&kernel).dropped);
         assert_eq!(dropped[probe_abi::counters::DropReason::ThreadsFull as usize], 1, "{dropped:?}");
     }

@@ -32,6 +32,8 @@ pub mod selection;
 mod settings;
 mod stall;
 mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod thinning;
 mod totals;
 mod under_way;

@@ -8,14 +8,14 @@ mod attached;
 mod examine;
 mod open;
 mod refused;
-mod served;
+pub(crate) mod served;
 mod shares;
 mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use event::{EvictionReason, FileCounts, RefusalReason};
 use probe_abi::Library;
@@ -36,12 +36,17 @@ use self::refused::{Refusal, RefusedFiles};
 use self::shares::Shares;
 
 /// Files attached. When full, one is evicted, or a further one is a gap in the coverage of its process.
-const FILES_MAX: usize = 1_024;
+const FILES_MAX: usize = 512;
 /// Files of a process that are examined or attached. Further ones are gaps in its coverage.
 const PROCESS_FILES_MAX: usize = 64;
 /// Files that are examined in one scan of a process, and for how long further ones are, ns. The others wait for the next.
 const EXAMINED_AT_ONCE: usize = 8;
 const EXAMINED_FOR_NS: u64 = 50_000_000;
+/// For how long files without users are detached at once, ns, and the share of time: one part in this number.
+const SWEPT_FOR_NS: u64 = 20_000_000;
+const SWEEP_SHARE: u64 = 20;
+/// Files that are detached at once when tracing ends, each by a thread for each of its programs.
+const DETACHED_AT_ONCE: usize = 128;
 /// Shorter scans are not charged to a user, ns.
 const CHARGED_FROM_NS: u64 = 100_000;
 /// Time between two log records of evictions.
@@ -93,8 +98,25 @@ pub struct Libraries {
     shares: Shares,
     /// Processes that are to be scanned again, and when, ns.
     rescans: BTreeMap<u32, u64>,
+    /// When unused files are detached again, ns.
+    sweep_from_ns: u64,
     counts: FileCounts,
     log: Interval,
+}
+
+/// Detaches the files that are not pinned, many at once: one after another, a thousand files would take minutes.
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        let probes = self.entries.values_mut().filter_map(|entry| entry.probes.take()).collect::<Vec<_>>();
+        let (threads, left) = (DETACHED_AT_ONCE.min(probes.len()), Mutex::new(probes));
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                // If no thread can be started, the others detach the files, or the end of `left` does.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || while next().is_some() {});
+            }
+        });
+    }
 }
 
 impl Default for Libraries {
@@ -105,6 +127,7 @@ impl Default for Libraries {
             refused: RefusedFiles::default(),
             shares: Shares::default(),
             rescans: BTreeMap::new(),
+            sweep_from_ns: 0,
             counts: FileCounts::default(),
             log: Interval::new(LOG_EVERY_NS),
         }
@@ -116,7 +139,9 @@ impl Libraries {
     pub(crate) fn adopted(pinned: PinnedFiles, now_ns: u64) -> Libraries {
         let entry = |(file, pins): (AdoptedFile, PathBuf)| AttachedFile::adopted(file, pins, now_ns);
         let entries = pinned.adopt().into_iter().map(entry).collect();
-        Libraries { entries, pinned: Some(pinned), ..Libraries::default() }
+        let mut libraries = Libraries::default();
+        (libraries.entries, libraries.pinned) = (entries, Some(pinned));
+        libraries
     }
 
     /// Attaches the files of `found` that are not attached yet, as one step, and adds `pid` to the users of all. Returns the
@@ -346,11 +371,24 @@ impl Libraries {
         }
     }
 
-    /// Detaches files that have had no users for `linger_ns`.
+    /// Detaches files that have had no users for `linger_ns`: one after another for [`SWEPT_FOR_NS`], since each takes the kernel
+    /// tens of milliseconds, and the others later.
     pub fn sweep(&mut self, now_ns: u64, linger_ns: u64) {
+        if now_ns < self.sweep_from_ns {
+            return;
+        }
         let is_unused =
             |e: &AttachedFile| e.users.is_empty() && now_ns.saturating_sub(e.unused_since_ns) >= linger_ns;
-        self.entries.extract_if(.., |_, e| is_unused(e)).for_each(|(_, e)| e.detach());
+        let mut took_ns = 0;
+        let began_ns = clock::now_ns();
+        for (_, entry) in self.entries.extract_if(.., |_, e| is_unused(e)) {
+            entry.detach();
+            took_ns = clock::now_ns().saturating_sub(began_ns);
+            if took_ns > SWEPT_FOR_NS {
+                break;
+            }
+        }
+        self.sweep_from_ns = now_ns + took_ns * SWEEP_SHARE;
     }
 
     /// Postpones the scan of a process if the scans of its user took too long. Returns true if it did.

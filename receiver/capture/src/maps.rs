@@ -2,9 +2,17 @@
 //!
 //! A file is identified by device and inode, not by its path: containers share paths, and upgrades replace inodes.
 
+use std::ffi::OsStr;
+use std::io::{self, BufRead};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use probe_abi::Library;
+
+/// Code mappings of a process that are read. Programs have some hundred.
+const MAPPINGS_MAX: usize = 16_384;
+/// Bytes that are read of a maps file: a million mappings with the usual paths.
+const BYTES_MAX: u64 = 128 << 20;
 
 /// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -75,9 +83,35 @@ pub fn library_named(name: &str) -> Option<Library> {
     NAMES.iter().find(|(prefix, _)| is_named(prefix)).map(|(_, library)| *library)
 }
 
+/// The code mappings of files that a process has.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Mappings {
+    /// In the order of their addresses.
+    pub all: Vec<Mapping>,
+    /// There are more, which were not read.
+    pub has_more: bool,
+}
+
+/// Reads the code mappings of files from a maps file, without malformed lines; at most [`MAPPINGS_MAX`] of them, and
+/// [`BYTES_MAX`] bytes.
+pub fn read(from: impl BufRead) -> io::Result<Mappings> {
+    let (mut from, mut line, mut found) = (from.take(BYTES_MAX), Vec::new(), Mappings::default());
+    while from.read_until(b'\n', &mut line)? > 0 {
+        let mapping = parse_line(&line);
+        if found.all.len() == MAPPINGS_MAX && mapping.is_some() {
+            found.has_more = true;
+            break;
+        }
+        found.all.extend(mapping);
+        line.clear();
+    }
+    found.has_more |= from.limit() == 0;
+    Ok(found)
+}
+
 /// Returns the code mappings of files in the text of a maps file, without malformed lines.
 pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(parse_line).collect()
+    text.lines().filter_map(|line| parse_line(line.as_bytes())).collect()
 }
 
 /// Returns the file that is mapped at an address, as code or not; `None` if there is none.
@@ -96,22 +130,22 @@ fn file_key(device: &str, inode: &str) -> Option<FileKey> {
     Some(FileKey { device: (hex(major)?, hex(minor)?), inode: inode.parse().ok()? })
 }
 
-fn parse_line(line: &str) -> Option<Mapping> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let mut fields = rest.splitn(5, ' ');
-    let (permissions, offset, device, inode) =
-        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let path = fields.next()?.trim_start();
-    if permissions.as_bytes().get(2) != Some(&b'x') || !path.starts_with('/') {
+fn parse_line(line: &[u8]) -> Option<Mapping> {
+    // Paths are bytes, and what precedes them is ASCII. The rest is padded.
+    let mut fields = line.trim_ascii_end().splitn(6, |byte| *byte == b' ');
+    let mut text = || std::str::from_utf8(fields.next()?).ok();
+    let (range, permissions, offset, device, inode) = (text()?, text()?, text()?, text()?, text()?);
+    let path = fields.next()?.trim_ascii_start();
+    if permissions.as_bytes().get(2) != Some(&b'x') || path.first() != Some(&b'/') {
         return None;
     }
+    let (start, end) = range.split_once('-')?;
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         offset: u64::from_str_radix(offset, 16).ok()?,
         file: file_key(device, inode)?,
-        path: PathBuf::from(path),
+        path: PathBuf::from(OsStr::from_bytes(path)),
     })
 }
 
@@ -155,6 +189,25 @@ nonsense";
             ]
         );
         assert_eq!((found[1].start, found[1].end, found[1].file.device), (0x7f10, 0x7f20, (0xfe, 0)));
+    }
+
+    #[test]
+    fn maps_file_is_read_as_its_text() {
+        let found = read(TEXT.as_bytes()).unwrap();
+        assert_eq!(found, Mappings { all: parse(TEXT), has_more: false });
+        let bytes = b"10-20 r-xp 00000000 fe:00 7    /opt/\xff\x01/libcudart.so.12\n";
+        let found = read(&bytes[..]).unwrap().all;
+        assert_eq!((found[0].library(), found[0].path.as_os_str().len()), (Some(Library::Cudart), 23));
+    }
+
+    #[test]
+    fn mappings_beyond_the_limit_are_noted() {
+        let line = "10-20 r-xp 00000000 fe:00 7 /lib\n";
+        let limit = line.repeat(MAPPINGS_MAX) + "20-30 rw-p 00000000 00:00 0 [heap]\n";
+        let found = read(limit.as_bytes()).unwrap();
+        assert_eq!((found.all.len(), found.has_more), (MAPPINGS_MAX, false));
+        let found = read((limit + line).as_bytes()).unwrap();
+        assert_eq!((found.all.len(), found.has_more), (MAPPINGS_MAX, true));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Facts about processes from /proc, beside the descriptions of [`process_info`]: start, open GPUs, launcher variables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -50,7 +50,7 @@ pub fn subject(pid: u32) -> Subject {
 }
 
 /// Returns the paths in the text of a cgroup file (cgroups(7)), one in each hierarchy: `ID:CONTROLLERS:PATH`.
-fn cgroups(text: &str) -> Vec<String> {
+pub(crate) fn cgroups(text: &str) -> Vec<String> {
     let path = |line: &str| line.splitn(3, ':').nth(2).map(str::to_owned);
     let mut paths: Vec<String> = text.lines().filter_map(path).collect();
     paths.sort();
@@ -59,7 +59,7 @@ fn cgroups(text: &str) -> Vec<String> {
 }
 
 /// Returns the real uid in the text of a status file, and its name in the text of a passwd file.
-fn users(status: &str, passwd: &str) -> Vec<String> {
+pub(crate) fn users(status: &str, passwd: &str) -> Vec<String> {
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
     let Some(uid) = uid else { return Vec::new() };
     let name = |line: &str| {
@@ -100,9 +100,11 @@ pub fn own_tid() -> Option<u32> {
     fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
 
+/// Longest variable of a launcher that is recorded, with its name.
+const LAUNCHER_BYTES_MAX: usize = 1_024;
 /// Variables by which torchrun, mpirun and srun set the rank of a process, and launchers and container runtimes its
 /// visible devices. No other variables are recorded.
-const LAUNCHERS: [&str; 18] = [
+pub(crate) const LAUNCHERS: [&str; 18] = [
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "LOCAL_RANK",
@@ -125,17 +127,18 @@ const LAUNCHERS: [&str; 18] = [
 
 /// Returns the launcher variables of a process, sorted by name.
 fn launcher_variables(pid: u32) -> Vec<(String, String)> {
-    let mut variables = launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default());
-    variables.sort();
-    variables
+    launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default()).into_iter().collect()
 }
 
-fn launchers(environment: &[u8]) -> Vec<(String, String)> {
-    let all = environment.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
-    let all = all.filter_map(|entry| entry.split_once('='));
-    all.filter(|(name, _)| LAUNCHERS.contains(name))
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
+/// Returns the launcher variables in an environment. Of several with one name, the first counts, as for getenv(3).
+pub(crate) fn launchers(environment: &[u8]) -> BTreeMap<String, String> {
+    let all = environment.split(|byte| *byte == 0).filter(|entry| entry.len() <= LAUNCHER_BYTES_MAX);
+    let all = all.filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='));
+    let mut found = BTreeMap::new();
+    for (name, value) in all.filter(|(name, _)| LAUNCHERS.contains(name)) {
+        found.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    found
 }
 
 #[cfg(test)]
@@ -144,7 +147,9 @@ mod tests {
 
     #[test]
     fn only_launcher_variables_are_read_from_an_environment() {
-        let found = launchers(b"RANK=3\0AWS_SECRET=x\0WORLD_SIZE=8\0MY_RANK=4\0\xff=1\0PATH");
+        let long = format!("LOCAL_RANK={}", "1".repeat(LAUNCHER_BYTES_MAX));
+        let all = b"RANK=3\0AWS_SECRET=x\0WORLD_SIZE=8\0MY_RANK=4\0\xff=1\0PATH\0RANK=4\0".to_vec();
+        let found = launchers(&[all, long.into_bytes()].concat());
         let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found, [("RANK", "3"), ("WORLD_SIZE", "8")]);
     }

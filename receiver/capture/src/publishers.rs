@@ -7,7 +7,7 @@
 //! [`FILES_MAX`] files are cached; then the cache is cleared. A process has one slot in the array of the kernel, which
 //! another process may occupy.
 
-mod elf;
+pub(crate) mod elf;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -137,6 +137,8 @@ impl Pump {
         if let Some(persistence) = persistence.take() {
             persistence.close(analyzer);
         }
+        // Detaches all probes: if the program ended meanwhile, the kernel would detach one after another.
+        drop(source);
         self.sender.close();
     }
 

@@ -15,9 +15,13 @@ pub use inspector::{Inspector, NoAnswer};
 
 /// Bytes read of any one file of a process.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Arguments of a command line that are read, and bytes of each.
-const ARGUMENTS_MAX: usize = 64;
-const ARGUMENT_BYTES_MAX: usize = 1_024;
+/// Arguments of a command line, or resource attributes, that are kept of a process.
+const ITEMS_MAX: usize = 64;
+/// Bytes that are kept of each argument, key and value.
+const ITEM_BYTES_MAX: usize = 1_024;
+/// Bytes that are kept of a command line, and of the resource attributes: each is kept for every process, and exported.
+const COMMAND_BYTES_MAX: usize = 8_192;
+const ATTRIBUTES_BYTES_MAX: usize = 4_096;
 /// Duration of the ticks in which /proc states when a process started, ns: `USER_HZ` is 100 on all architectures.
 const TICK_NS: u64 = 10_000_000;
 /// Variables defined by the environment variable specification of OpenTelemetry.
@@ -76,41 +80,54 @@ pub fn outline(process: ProcessId, at_ns: u64) -> ProcessInfo {
     }
 }
 
-fn command(bytes: &[u8]) -> Vec<String> {
-    let arguments = bytes.split(|b| *b == 0).filter(|a| !a.is_empty()).take(ARGUMENTS_MAX);
-    arguments.map(|a| String::from_utf8_lossy(&a[..a.len().min(ARGUMENT_BYTES_MAX)]).into_owned()).collect()
+/// Returns the arguments in a cmdline file (proc_pid_cmdline(5)), without empty ones: the first, within the limits.
+pub fn command(cmdline: &[u8]) -> Vec<String> {
+    let arguments = cmdline.split(|b| *b == 0).filter(|argument| !argument.is_empty());
+    let texts = arguments.map(|argument| cut(&String::from_utf8_lossy(argument)));
+    within(COMMAND_BYTES_MAX, texts, String::len)
 }
 
-/// Returns the resource attributes in the environment of a process.
-fn environment(bytes: &[u8]) -> Vec<(String, String)> {
+/// Returns the resource attributes in an environ file (proc_pid_environ(5)): the first, within the limits.
+pub fn environment(environ: &[u8]) -> Vec<(String, String)> {
     let mut attributes = Vec::new();
-    for variable in bytes.split(|b| *b == 0) {
+    for variable in environ.split(|b| *b == 0) {
         let variable = String::from_utf8_lossy(variable);
         match variable.split_once('=') {
             Some((SERVICE_NAME, value)) if !value.is_empty() => {
-                attributes.insert(0, ("service.name".to_owned(), value.to_owned()));
+                attributes.insert(0, ("service.name".to_owned(), cut(value)));
             }
-            Some((RESOURCE_ATTRIBUTES, list)) => attributes.extend(pairs(list)),
+            Some((RESOURCE_ATTRIBUTES, list)) => attributes.extend(pairs(list).take(ITEMS_MAX)),
             _ => {}
         }
     }
-    attributes.truncate(ARGUMENTS_MAX);
-    attributes
+    within(ATTRIBUTES_BYTES_MAX, attributes.into_iter(), |(key, value)| key.len() + value.len())
+}
+
+/// Returns the first items, at most [`ITEMS_MAX`] and at most this number of bytes.
+fn within<T>(bytes_max: usize, items: impl Iterator<Item = T>, bytes: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut left = bytes_max;
+    let fits = |item: &T| left.checked_sub(bytes(item)).map(|rest| left = rest).is_some();
+    items.take(ITEMS_MAX).take_while(fits).collect()
+}
+
+/// Returns the first [`ITEM_BYTES_MAX`] bytes of a text.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(ITEM_BYTES_MAX)].to_owned()
 }
 
 fn pairs(list: &str) -> impl Iterator<Item = (String, String)> + '_ {
-    let pair = |p: &str| p.split_once('=').map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned()));
+    let pair = |p: &str| p.split_once('=').map(|(k, v)| (cut(k.trim()), cut(v.trim())));
     list.split(',').filter_map(pair).filter(|(key, _)| !key.is_empty())
 }
 
 /// Returns the container id in a cgroup path: its last part of 64 hexadecimal digits, whatever surrounds it.
-fn container_id(cgroup: &str) -> Option<String> {
+pub fn container_id(cgroup: &str) -> Option<String> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
     cgroup.split(|c: char| !c.is_ascii_alphanumeric()).rfind(is_id).map(str::to_owned)
 }
 
 /// Returns the pod UID in a cgroup path: `pod` and a UUID, in which systemd writes `_` for `-`.
-fn pod_uid(cgroup: &str) -> Option<String> {
+pub fn pod_uid(cgroup: &str) -> Option<String> {
     cgroup.match_indices("pod").find_map(|(at, pod)| uuid(&cgroup[at + pod.len()..]))
 }
 
@@ -150,6 +167,20 @@ mod tests {
         let found = environment(b"A=b\0OTEL_RESOURCE_ATTRIBUTES=x=1, y = 2,bad,=\0OTEL_SERVICE_NAME=llm\0");
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
         assert_eq!(found, [pair("service.name", "llm"), pair("x", "1"), pair("y", "2")]);
+    }
+
+    /// Every process can have megabytes of each, and all of it was kept and exported.
+    #[test]
+    fn long_command_lines_and_environments_are_cut() {
+        let argument = [b"\xff\0--x=", "é".repeat(ITEM_BYTES_MAX).as_bytes(), b"\0"].concat();
+        let arguments = command(&argument.repeat(1_000));
+        assert!(arguments.iter().all(|a| a.len() <= ITEM_BYTES_MAX) && arguments.len() < 20, "{arguments:?}");
+        assert_eq!(arguments[..2], ["\u{fffd}".to_owned(), "--x=".to_owned() + &"é".repeat(510)]);
+        assert_eq!(command(&b"x\0".repeat(1_000)).len(), ITEMS_MAX);
+        let variable = format!("OTEL_RESOURCE_ATTRIBUTES=a=1,k={}\0", "v".repeat(ITEM_BYTES_MAX + 1));
+        let attributes = environment(variable.repeat(1_000).as_bytes());
+        assert!(attributes.iter().all(|(_, value)| value.len() <= ITEM_BYTES_MAX));
+        assert_eq!(attributes.len(), 7, "4 KiB hold three of the values");
     }
 
     #[test]

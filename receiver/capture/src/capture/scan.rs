@@ -1,5 +1,8 @@
 //! Scans of processes: attaches to the libraries they map, and describes them before their first record.
 
+use std::fs::File;
+use std::io::BufReader;
+
 use event::{Event, ExitStatus, LauncherEnv, ProcessId};
 use probe_abi::Library;
 use probe_abi::record::{RANGES, RuntimeCode};
@@ -8,7 +11,7 @@ use super::Capture;
 use crate::arming::ArmedFile;
 use crate::inspect::Question;
 use crate::libraries::{Coverage, FoundLibrary, LibraryKey};
-use crate::maps::{self, Mapping};
+use crate::maps::{self, Mapping, Mappings};
 use crate::processes::{Selected, Tracked};
 use crate::{clock, proc, user};
 
@@ -47,9 +50,8 @@ impl Capture {
         into: &mut Vec<Event>,
     ) -> bool {
         // Without an answer, it is scanned again when there is one.
-        let Ok(mappings) = self.inspector.inspect((pid, user), Question::Maps, move || mappings(pid)) else {
-            return true;
-        };
+        let inspected = self.inspector.inspect_once((pid, user), Question::Maps, move || mappings(pid));
+        let Ok(Mappings { all: mappings, has_more }) = inspected else { return true };
         if mappings.is_empty() {
             // A kernel thread, or a process that has ended.
             self.remove_if_irrelevant(pid);
@@ -57,6 +59,11 @@ impl Capture {
         }
         let (mut observed, mut gaps) = self.attach_all((pid, user), &mappings, mapped_ns, into);
         self.find_contexts((pid, user), &mappings, &mut observed, &mut gaps);
+        if has_more {
+            gaps.push(
+                "the process has too many mappings: libraries among the last ones are not seen".to_owned(),
+            );
+        }
         self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect(), now_ns);
         let Some(tracked) = self.processes.get_mut(pid) else { return true };
         if tracked.observed != observed || tracked.gaps != gaps || tracked.is_outlined {
@@ -176,7 +183,7 @@ impl Capture {
     pub(super) fn find_runtime(&mut self, pid: u32) {
         let mappings = self.inspector.inspect((pid, user::of(pid)), Question::Maps, move || mappings(pid));
         if let Ok(mappings) = mappings {
-            self.set_runtime(pid, runtime_code(&mappings));
+            self.set_runtime(pid, runtime_code(&mappings.all));
         }
     }
 
@@ -248,8 +255,9 @@ impl Capture {
 }
 
 /// Reads the files that a process has mapped as code; none of a process that has ended.
-fn mappings(pid: u32) -> Vec<Mapping> {
-    proc::read_text(format!("/proc/{pid}/maps")).map(|text| maps::parse(&text)).unwrap_or_default()
+fn mappings(pid: u32) -> Mappings {
+    let file = File::open(format!("/proc/{pid}/maps"));
+    file.and_then(|file| maps::read(BufReader::new(file))).unwrap_or_default()
 }
 
 /// Shortens a list that a process can make as long as the number of its mappings.

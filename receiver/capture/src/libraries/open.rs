@@ -46,7 +46,7 @@ impl From<rustix::io::Errno> for OpenError {
 /// mapping since, through the root directory of the process. Waits for no other process to open or release the file.
 pub fn open_mapped(pid: u32, mapping: &Mapping) -> Result<File, OpenError> {
     let mounts = proc::read_text(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-    if let Some(user) = served::server(&mounts, mapping.file) {
+    if let Some(user) = served::server(&mounts, mapping) {
         return Err(OpenError::Untrusted(user));
     }
     let through_mapping = find_mapped(pid, mapping).and_then(|found| open_found(&found, mapping.file));
