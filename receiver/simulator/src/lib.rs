@@ -8,6 +8,8 @@
 //! Knows nothing of probes, the kernel or the agent.
 
 pub mod amdsmi;
+#[cfg(feature = "testing")]
+pub mod attacks;
 pub mod driver_control;
 pub mod functions;
 pub mod install;
