@@ -1,10 +1,9 @@
 //! The live source of events: records and folds of the kernel programs, and descriptions of processes from /proc.
 //!
 //! One thread calls [`Capture::read`] every few milliseconds, and [`Capture::wait`] in between. Each read drains the
-//! ring, attaches to the libraries that were mapped, scans a bounded number of processes, and periodically reads the
-//! folds. Nothing but the wait blocks for more than 100 ms: processes are inspected by a thread of its own
-//! ([`crate::inspect`]), and [`crate::thinning`] has one to attach and detach. The kernel can delay an attachment, which
-//! [`crate::stall`] reports.
+//! ring, scans processes for a limited time to attach to what they map, and periodically reads the folds. Nothing but the
+//! wait blocks for more than 100 ms: processes are inspected by a thread of its own ([`crate::inspect`]), and
+//! [`crate::thinning`] has one to attach and detach. The kernel can delay an attachment, which [`crate::stall`] reports.
 
 mod adopt;
 mod discovery;
@@ -42,6 +41,7 @@ use crate::libraries::Libraries;
 use crate::pins::{self, CarriedTotals, Pins};
 use crate::processes::Processes;
 use crate::publishers::Publishers;
+use crate::scan_queue::ScanQueue;
 use crate::settings::Settings;
 use crate::stall::StallWatch;
 use crate::thinning::Thinning;
@@ -51,8 +51,6 @@ use crate::{CaptureError, clock, cost, proc, readiness};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
-/// Processes scanned in one call.
-const SCANS_PER_READ: usize = 32;
 /// Libraries whose programs are loaded before a process maps them, NCCL first. HIP's are loaded when they are needed.
 const EXPECTED: [Library; 3] = [Library::Nccl, Library::Cudart, Library::Cuda];
 const LIST_EVERY_NS: u64 = 2_000_000_000;
@@ -76,6 +74,7 @@ pub struct Capture {
     former_calls: FormerCalls,
     arming: Arming,
     finder: Finder,
+    waiting: ScanQueue,
     rest: Rest,
     processes: Processes,
     selector: Selector,
@@ -126,6 +125,7 @@ impl Capture {
             former_calls: FormerCalls::default(),
             arming: Arming::default(),
             finder: Finder::open(),
+            waiting: ScanQueue::default(),
             rest: Rest::default(),
             processes: Processes::default(),
             selector: Selector::new(settings.selection.clone()),
@@ -332,13 +332,10 @@ impl EventSource for Capture {
         // earlier agent may have left more than one read takes.
         let is_drained = self.drain(now_ns, into);
         self.store_progress(now_ns);
-        self.follow_mappings(now_ns, into);
+        self.libraries.take_rescans(now_ns).into_iter().for_each(|pid| self.processes.scan_soon(pid));
+        self.scan_waiting(now_ns, into);
         if is_drained && self.list_interval.is_due(now_ns) {
             self.list_processes(now_ns, into);
-        }
-        self.libraries.take_rescans(now_ns).into_iter().for_each(|pid| self.processes.scan_soon(pid));
-        for pid in self.processes.due(now_ns, SCANS_PER_READ) {
-            self.scan(pid, now_ns, None, into);
         }
         self.check_inventory();
         if self.calls_interval.is_due(now_ns) {

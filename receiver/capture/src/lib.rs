@@ -28,6 +28,7 @@ mod processes;
 mod publishers;
 mod readiness;
 mod ring;
+mod scan_queue;
 pub mod selection;
 mod settings;
 mod stall;

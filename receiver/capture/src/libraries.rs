@@ -397,13 +397,18 @@ impl Libraries {
         if wait_ns == 0 {
             return false;
         }
+        self.count_postponed(user, now_ns);
+        self.rescans.insert(pid, now_ns + wait_ns);
+        true
+    }
+
+    /// Counts the postponed scan of a process of a user.
+    pub fn count_postponed(&mut self, user: u32, now_ns: u64) {
         self.counts.postponed += 1;
         if self.log.is_due(now_ns) {
             let postponed = self.counts.postponed;
             tracing::warn!(user, postponed, "scans of a user's processes take too long: further ones wait");
         }
-        self.rescans.insert(pid, now_ns + wait_ns);
-        true
     }
 
     /// Charges the duration of a scan to the user of the process.

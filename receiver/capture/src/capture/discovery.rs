@@ -2,19 +2,22 @@
 //!
 //! While mappings are followed, every process is scanned once, at the start and after a loss of reports (the
 //! *inventory*); later only the processes that map a library are. Otherwise all processes are scanned at growing
-//! intervals.
-
-use std::collections::BTreeMap;
+//! intervals. Which of the processes that wait is scanned first is up to [`ScanQueue`](crate::scan_queue::ScanQueue).
 
 use event::{Event, ExitStatus};
 
 use super::Capture;
 use crate::mappings::{Mapped, MappingEvents, ReportedMappings};
 use crate::multi::Multi;
-use crate::{clock, proc};
+use crate::scan_queue::Waiting;
+use crate::{clock, proc, user};
 
 /// Time from a loss of reports to the inventory, so that a burst of losses leads to one.
 const AFTER_LOSS_NS: u64 = 50_000_000;
+/// For how long one read scans processes, ns. The others wait until it has read the records again.
+const SCANNED_FOR_NS: u64 = 20_000_000;
+/// Processes whose periodic scans one read adds to those that wait.
+const DUE_PER_READ: usize = 32;
 
 /// Whether every process was scanned since the mappings are followed without loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,8 +32,6 @@ enum Inventory {
 pub(super) struct Finder {
     events: Option<MappingEvents>,
     inventory: Inventory,
-    /// The first mapping of each process that is not scanned since, because it does not answer.
-    pending: BTreeMap<u32, Mapped>,
     /// When the mappings began to be followed, ns.
     since_ns: u64,
     /// Number of reports that were lost.
@@ -46,13 +47,7 @@ impl Finder {
             tracing::warn!(%error, "the kernel does not report mappings: new libraries are found by scans of /proc, up to 30 s later");
         });
         let (inventory, since_ns) = (Inventory::Needed, clock::now_ns());
-        let pending = BTreeMap::new();
-        Finder { events: events.ok(), inventory, pending, since_ns, lost: 0, unreached: 0 }
-    }
-
-    /// Forgets a process that has ended.
-    pub(super) fn forget(&mut self, pid: u32) {
-        self.pending.remove(&pid);
+        Finder { events: events.ok(), inventory, since_ns, lost: 0, unreached: 0 }
     }
 
     /// Returns true if the kernel reports mappings.
@@ -90,16 +85,18 @@ impl Finder {
     /// Follows the CPUs that are online now, if they have changed.
     fn follow_cpus(&mut self) {
         if self.events.as_ref().is_some_and(MappingEvents::is_outdated) {
-            let pending = std::mem::take(&mut self.pending);
-            *self = Finder { lost: self.lost, unreached: self.unreached, pending, ..Finder::open() };
+            *self = Finder { lost: self.lost, unreached: self.unreached, ..Finder::open() };
         }
     }
 }
 
 impl Capture {
-    /// Waits for a mapping, at most some milliseconds. Returns false at once if the kernel reports none. While no process
-    /// is traced, a program that the next library needs is loaded instead.
+    /// Waits for a mapping, at most some milliseconds, unless a process waits for a scan. Returns false at once if the
+    /// kernel reports no mappings. While no process is traced, a program that the next library needs is loaded instead.
     pub(super) fn wait_for_mappings(&mut self) -> bool {
+        if self.waiting.is_ready(|pid| !self.inspector.awaits(pid)) {
+            return true;
+        }
         if self.is_idle() && self.kernel.multi.as_mut().is_some_and(Multi::preload) {
             return true;
         }
@@ -108,37 +105,69 @@ impl Capture {
         true
     }
 
-    /// Attaches to the libraries that processes have mapped since the last read.
-    pub(super) fn follow_mappings(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+    /// Scans processes that have mapped a library or whose periodic scan is due, for a limited time.
+    pub(super) fn scan_waiting(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        for pid in self.processes.due(now_ns, DUE_PER_READ) {
+            self.scan_later(pid, None, now_ns);
+        }
+        let until_ns = clock::now_ns() + SCANNED_FOR_NS;
+        let mut began_ns = now_ns;
+        while began_ns < until_ns {
+            // Read again before each scan: a process of another user may have mapped a library during the last one.
+            self.read_mappings(began_ns);
+            let Some(next) = self.waiting.take(|pid| !self.inspector.awaits(pid)) else { return };
+            began_ns = clock::now_ns();
+            self.scan_next(next, began_ns, into);
+            let ended_ns = clock::now_ns();
+            self.waiting.charge(next.user, ended_ns - began_ns);
+            began_ns = ended_ns;
+        }
+    }
+
+    /// Takes the processes that have mapped libraries since the last read.
+    fn read_mappings(&mut self, now_ns: u64) {
         let batch = self.finder.read();
         if batch.lost > 0 {
             self.list_interval.hasten(now_ns + AFTER_LOSS_NS);
         }
         for mapped in batch.mapped {
-            self.finder.pending.entry(mapped.pid).or_insert(mapped);
+            let pid = mapped.pid;
+            let is_tracked = self.processes.get_mut(pid).is_some();
+            if pid != std::process::id() && (self.trace_all || is_tracked) {
+                self.processes.track(pid, now_ns);
+                self.scan_later(pid, Some(mapped), now_ns);
+            }
         }
-        let is_ready = |mapped: &mut Mapped| !self.inspector.awaits(mapped.pid);
-        let ready: Vec<Mapped> = self
-            .finder
-            .pending
-            .extract_if(.., |_, mapped| is_ready(mapped))
-            .map(|(_, mapped)| mapped)
-            .collect();
-        ready.into_iter().for_each(|mapped| self.follow_mapping(mapped, now_ns, into));
     }
 
-    fn follow_mapping(&mut self, Mapped { pid, at_ns, file }: Mapped, now_ns: u64, into: &mut Vec<Event>) {
-        let is_tracked = self.processes.get_mut(pid).is_some();
-        if pid == std::process::id() || !self.trace_all && !is_tracked {
-            return;
+    fn scan_later(&mut self, pid: u32, mapped: Option<Mapped>, since_ns: u64) {
+        let dropped = self.waiting.push(Waiting { pid, user: user::of(pid), mapped, since_ns });
+        if let Some(dropped) = dropped {
+            self.libraries.count_postponed(dropped.user, since_ns);
         }
-        self.processes.track(pid, now_ns);
-        if !self.scan(pid, now_ns, Some(at_ns), into) && !self.libraries.is_attached(&file) {
+    }
+
+    fn scan_next(&mut self, Waiting { pid, mapped, .. }: Waiting, now_ns: u64, into: &mut Vec<Event>) {
+        let is_alive = self.scan(pid, now_ns, mapped.map(|mapped| mapped.at_ns), into);
+        if !is_alive {
+            self.count_unreached(mapped);
+        }
+        if mapped.is_some() && self.inspector.awaits(pid) {
+            self.scan_later(pid, mapped, now_ns);
+        }
+    }
+
+    /// Counts a process that has ended after it mapped a library that is not probed.
+    fn count_unreached(&mut self, mapped: Option<Mapped>) {
+        if mapped.is_some_and(|mapped| !self.libraries.is_attached(&mapped.file)) {
             self.finder.unreached += 1;
         }
-        if self.inspector.awaits(pid) {
-            self.finder.pending.insert(pid, Mapped { pid, at_ns, file });
-        }
+    }
+
+    /// Forgets that a process waits for a scan, since it has ended.
+    pub(super) fn cancel_scan(&mut self, pid: u32) {
+        let waiting = self.waiting.remove(pid);
+        self.count_unreached(waiting.and_then(|waiting| waiting.mapped));
     }
 
     /// Ends the processes that are gone, and tracks all others that are not known to be without libraries.
@@ -181,7 +210,8 @@ impl Capture {
 
     /// Notes whether the inventory is complete.
     pub(super) fn check_inventory(&mut self) {
-        if self.finder.inventory == Inventory::Listed && !self.processes.are_scans_pending() {
+        let are_scans_pending = self.processes.are_scans_pending() || self.waiting.has_unmapped();
+        if self.finder.inventory == Inventory::Listed && !are_scans_pending {
             self.finder.inventory = Inventory::Complete;
         }
     }

@@ -12,7 +12,7 @@ impl Capture {
     /// Appends the last totals of a process and its exit, and frees what its pid occupies.
     pub(super) fn process_exited(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         self.inspector.forget(pid);
-        self.finder.forget(pid);
+        self.cancel_scan(pid);
         let Some(tracked) = self.processes.remove(pid) else { return };
         self.arming.remove(pid);
         self.libraries.retain(pid, &BTreeSet::new(), at_ns);
@@ -43,7 +43,7 @@ impl Capture {
         // The kernel programs have freed the location of its trace contexts, and a scan may have found that of the new program.
         self.arming.restart(pid, at_ns);
         self.processes.track(pid, now_ns);
-        self.scan(pid, now_ns, None, into);
+        self.processes.scan_soon(pid);
     }
 
     /// Appends the last totals of a traced process, and its exit.
