@@ -6,6 +6,7 @@
 
 mod attached;
 mod examine;
+mod held;
 mod open;
 mod refused;
 pub(crate) mod served;
@@ -13,7 +14,6 @@ mod shares;
 mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +31,7 @@ use crate::pins::{AdoptedFile, PinnedFiles};
 
 use self::attached::AttachedFile;
 use self::examine::{Fruitless, Opened, Rejection, examine};
+pub use self::held::HeldFile;
 pub use self::open::open_mapped;
 use self::refused::{Refusal, RefusedFiles};
 use self::shares::Shares;
@@ -331,7 +332,7 @@ impl Libraries {
 
     /// Takes the links of a file that can be replaced by those of single processes, if it has any, with the file and its
     /// functions. Until they are put back, a later agent does not adopt the file: it would miss its launches.
-    pub fn take_thinnable(&mut self, key: &LibraryKey) -> Option<(Links, Arc<File>, Vec<Point>)> {
+    pub fn take_thinnable(&mut self, key: &LibraryKey) -> Option<(Links, Arc<HeldFile>, Vec<Point>)> {
         self.entries.get_mut(key)?.take_thinnable()
     }
 

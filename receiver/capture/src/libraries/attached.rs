@@ -1,10 +1,10 @@
 //! A library file whose functions are probed.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::held::HeldFile;
 use super::slots::Slot;
 use super::{Coverage, FoundLibrary, LibraryKey};
 use crate::attach::{Attached, Point};
@@ -26,7 +26,7 @@ pub(super) struct AttachedFile {
     /// The file that an earlier agent attached, until a process is seen to map the same one.
     pub adopted: Option<Stamp>,
     /// The file, for links of single processes; `None` until a process is seen to map it.
-    pub file: Option<Arc<File>>,
+    pub file: Option<Arc<HeldFile>>,
     /// The main program contains the library.
     pub is_embedded: bool,
     /// The processes that map it.
@@ -65,7 +65,7 @@ impl AttachedFile {
     }
 
     /// Takes the links that can be replaced by those of single processes, with the file and its functions.
-    pub fn take_thinnable(&mut self) -> Option<(Links, Arc<File>, Vec<Point>)> {
+    pub fn take_thinnable(&mut self) -> Option<(Links, Arc<HeldFile>, Vec<Point>)> {
         let file = Arc::clone(self.file.as_ref()?);
         let mut links = match &mut self.probes {
             Some(probes) => probes.take_thinnable()?,

@@ -1,14 +1,11 @@
 //! Examination of a library file: opens it and finds its functions.
 
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
-
 use event::RefusalReason;
 use probe_abi::{Library, attach_points};
 use process_info::NoAnswer;
 
 use super::FoundLibrary;
+use super::held::HeldFile;
 use super::open::{OpenError, open_mapped};
 use super::refused::{Refusal, RefusedFiles, Version};
 use crate::attach::ProbedFile;
@@ -19,9 +16,7 @@ use crate::pins::Stamp;
 
 /// A library file and its functions.
 pub(super) struct Opened {
-    pub file: File,
-    /// Path of the open file: unlike one of the process, it leads to this file until it is closed.
-    path: PathBuf,
+    pub file: HeldFile,
     pub symbols: FoundSymbols,
     pub stamp: Stamp,
     pub version: Version,
@@ -29,7 +24,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub fn target(&self) -> ProbedFile<'_> {
-        ProbedFile { path: &self.path, points: &self.symbols.points }
+        ProbedFile { path: self.file.path(), points: &self.symbols.points }
     }
 }
 
@@ -117,6 +112,5 @@ fn search(
         let why = "the file exports none of the probed functions";
         return Err(refuse(Refusal::new(RefusalReason::NoFunctions, why)));
     }
-    let path = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
-    Ok(Opened { file, path, symbols, stamp, version })
+    Ok(Opened { file: HeldFile::new(file), symbols, stamp, version })
 }

@@ -6,10 +6,7 @@
 //! A thread reports what the reading of records must know before it happens, so that no record overtakes its report.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -18,7 +15,7 @@ use std::time::Duration;
 use super::estimate::ProcessClock;
 use crate::budget::{ClassSet, ProbeClass};
 use crate::clock;
-use crate::libraries::LibraryKey;
+use crate::libraries::{HeldFile, LibraryKey};
 use crate::multi::{ALL_PROCESSES, LinkPlan, Links};
 use probe_abi::PROBES;
 
@@ -28,15 +25,14 @@ use crate::totals::{CallReader, RowCalls};
 #[derive(Clone)]
 pub struct Linkable {
     /// The file, by which it is linked even if its path is gone.
-    pub file: Arc<File>,
+    pub file: Arc<HeldFile>,
     /// How its functions are linked.
     pub plans: Arc<Vec<LinkPlan>>,
 }
 
 impl Linkable {
     fn link(&self, classes: ClassSet, pid: u32) -> io::Result<Links> {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        LinkPlan::link(&self.plans, classes, &path, pid)
+        LinkPlan::link(&self.plans, classes, self.file.path(), pid)
     }
 }
 

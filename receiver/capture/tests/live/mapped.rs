@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "calls functions of a foreign library")]
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ const GRACE_NS: u64 = 10 * MS;
 const CODE_OFFSET: u64 = 4096;
 /// Time between two starts of processes: 200 start per second.
 const START_EVERY: Duration = Duration::from_millis(5);
+/// Processes that may run at once.
+const START_AHEAD: u32 = 8;
 
 type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
 
@@ -259,13 +262,18 @@ impl Drop for Starts<'_> {
 
 /// Starts processes, which map a few libraries each, at a constant rate until `is_over`. Returns their number per second.
 fn start_processes(is_over: &AtomicBool) -> f64 {
-    let (began, mut started) = (Instant::now(), 0_u32);
+    let (began, mut started, mut running) = (Instant::now(), 0_u32, VecDeque::new());
     while !is_over.load(Ordering::Relaxed) {
-        Command::new("true").status().unwrap();
+        running.push_back(Command::new("true").spawn().unwrap());
         started += 1;
+        if let Some(mut child) = running.pop_front_if(|_| started > START_AHEAD) {
+            child.wait().unwrap();
+        }
         std::thread::sleep((START_EVERY * started).saturating_sub(began.elapsed()));
     }
-    f64::from(started) / began.elapsed().as_secs_f64()
+    let rate = f64::from(started) / began.elapsed().as_secs_f64();
+    running.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+    rate
 }
 
 #[test]
