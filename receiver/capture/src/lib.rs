@@ -44,6 +44,7 @@ mod user;
 pub use capture::Capture;
 pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
+pub use memory::return_large_blocks;
 pub use pins::expire::{Unpinned, guard, unpin, watch};
 pub use proc::process_of;
 pub use readiness::{Check, Readiness, checks};

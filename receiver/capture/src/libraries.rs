@@ -412,6 +412,16 @@ impl Libraries {
         }
     }
 
+    /// Returns true if the scan of a process is postponed to a later time.
+    pub fn is_postponed(&self, pid: u32, now_ns: u64) -> bool {
+        self.rescans.get(&pid).is_some_and(|at_ns| *at_ns > now_ns)
+    }
+
+    /// Forgets that a process is to be scanned again, since it has ended or executes another program.
+    pub fn cancel_rescan(&mut self, pid: u32) {
+        self.rescans.remove(&pid);
+    }
+
     /// Charges the duration of a scan to the user of the process.
     pub fn charge(&mut self, user: u32, began_ns: u64) {
         let now_ns = clock::now_ns();

@@ -10,6 +10,21 @@ use crate::{maps, proc};
 const TRIM_BYTES: libc::c_int = 128 << 10;
 const BLOCK_BYTES: usize = 96 << 10;
 
+/// Size from which a block is a mapping of its own, bytes: more than a usual request.
+#[cfg(target_env = "gnu")]
+const MAPPED_FROM_BYTES: libc::c_int = 4 << 20;
+
+/// Makes freed blocks of 4 MiB and more return to the kernel at once. The C library stops doing so after the first such block, and
+/// then stores several of each thread: 60 MiB, if requests have the largest size. To be called before other threads start.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt(3) may be called at any time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, MAPPED_FROM_BYTES);
+    }
+}
+
 /// Returns freed memory of all threads to the kernel, where the C library keeps it, and unmaps the pages of code. Those
 /// that are still needed are mapped again from the page cache when they are executed; most were for the start only.
 pub fn release() {
@@ -73,6 +88,21 @@ Anonymous:             0 kB
     fn only_unchanged_code_of_files_is_released() {
         let starts: Vec<u64> = unchanged_code(TEXT).iter().map(|m| m.start).collect();
         assert_eq!(starts, [0x55d0]);
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn large_blocks_return_to_the_kernel_after_others_were_freed() {
+        return_large_blocks();
+        let mapped_bytes = || {
+            // SAFETY: mallinfo2(3) may be called at any time.
+            unsafe { libc::mallinfo2() }.hblkhd
+        };
+        for megabytes in [20_usize, 16] {
+            let block = std::hint::black_box(Vec::<u8>::with_capacity(megabytes << 20));
+            assert!(mapped_bytes() >= megabytes << 20, "{megabytes} MiB");
+            drop(block);
+        }
     }
 
     #[test]

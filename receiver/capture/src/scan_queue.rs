@@ -46,6 +46,12 @@ impl ScanQueue {
         if self.waiting.len() > WAITING_MAX { self.drop_one() } else { None }
     }
 
+    /// Notes a mapping of a process that waits. Returns false if it does not wait.
+    pub fn note(&mut self, mapped: &Mapped) -> bool {
+        let waiting = self.waiting.get_mut(&mapped.pid);
+        waiting.map(|waiting| waiting.mapped.get_or_insert(*mapped)).is_some()
+    }
+
     /// Removes and returns the process to scan next, of those that can be scanned.
     pub fn take(&mut self, can_be_scanned: impl Fn(u32) -> bool) -> Option<Waiting> {
         let spent_ns = |w: &Waiting| self.spent_ns.get(&w.user).copied().unwrap_or_default();
@@ -129,6 +135,16 @@ mod tests {
             assert_eq!(next(&mut queue), Some(5_000), "turn {turn}");
             queue.charge(8, MS);
         }
+    }
+
+    #[test]
+    fn first_mapping_of_a_waiting_process_is_kept() {
+        let mut queue = ScanQueue::default();
+        let [first, second] = [1, 2].map(|at_ns| mapped(7, at_ns).unwrap());
+        assert!(!queue.note(&first), "the process does not wait");
+        queue.push(waiting(7, 1, 0));
+        assert!(queue.note(&first) && queue.note(&second));
+        assert_eq!(queue.take(|_| true).unwrap().mapped, Some(first));
     }
 
     #[test]

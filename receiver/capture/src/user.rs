@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::linux::fs::MetadataExt as _;
+use std::sync::LazyLock;
 
 use crate::proc;
 
@@ -19,6 +20,10 @@ const NS_GET_OWNER_UID: libc::c_ulong = 0xb704;
 const DEPTH_MAX: usize = 33;
 const ROOT: u32 = 0;
 
+/// Inode number of the user namespace of this agent; 0 if the kernel has none.
+static OWN_NAMESPACE: LazyLock<u64> =
+    LazyLock::new(|| std::fs::metadata("/proc/self/ns/user").map_or(0, |namespace| namespace.st_ino()));
+
 /// Returns the user who answers for a process; `u32::MAX` if it has ended.
 pub fn of(pid: u32) -> u32 {
     let owner = owner_of(pid).ok().flatten();
@@ -28,11 +33,12 @@ pub fn of(pid: u32) -> u32 {
 
 /// Returns the owner of the outermost user namespace of a process within that of this agent; `None` if they share it.
 fn owner_of(pid: u32) -> io::Result<Option<u32>> {
-    let own = File::open("/proc/self/ns/user")?.metadata()?.st_ino();
-    let mut namespace = File::open(format!("/proc/{pid}/ns/user"))?;
-    if namespace.metadata()?.st_ino() == own {
+    let own = *OWN_NAMESPACE;
+    let path = format!("/proc/{pid}/ns/user");
+    if std::fs::metadata(&path)?.st_ino() == own {
         return Ok(None);
     }
+    let mut namespace = File::open(path)?;
     for _ in 0..DEPTH_MAX {
         let parent = File::from(parent_of(namespace.as_raw_fd())?);
         if parent.metadata()?.st_ino() == own {

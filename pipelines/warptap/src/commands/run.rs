@@ -18,6 +18,7 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let prepared = prepare(&sources, &Process, FACTORIES).map_err(refused)?;
     // Before there are other threads.
     let privileges = prepared.privileges.apply();
+    capture::return_large_blocks();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -130,10 +130,12 @@ impl Capture {
         if batch.lost > 0 {
             self.list_interval.hasten(now_ns + AFTER_LOSS_NS);
         }
-        for mapped in batch.mapped {
+        let own = std::process::id();
+        for mapped in batch.mapped.into_iter().filter(|mapped| mapped.pid != own) {
             let pid = mapped.pid;
-            let is_tracked = self.processes.get_mut(pid).is_some();
-            if pid != std::process::id() && (self.trace_all || is_tracked) {
+            // A process can map files thousands of times per second. One look-up of its user for each would be expensive.
+            let is_expected = self.waiting.note(&mapped) || self.libraries.is_postponed(pid, now_ns);
+            if !is_expected && (self.trace_all || self.processes.get_mut(pid).is_some()) {
                 self.processes.track(pid, now_ns);
                 self.scan_later(pid, Some(mapped), now_ns);
             }
@@ -166,6 +168,7 @@ impl Capture {
 
     /// Forgets that a process waits for a scan, since it has ended.
     pub(super) fn cancel_scan(&mut self, pid: u32) {
+        self.libraries.cancel_rescan(pid);
         let waiting = self.waiting.remove(pid);
         self.count_unreached(waiting.and_then(|waiting| waiting.mapped));
     }

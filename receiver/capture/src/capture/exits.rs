@@ -40,6 +40,7 @@ impl Capture {
             self.close(process, at_ns, ExitStatus::Unknown, into);
         }
         self.inspector.forget(pid);
+        self.libraries.cancel_rescan(pid);
         // The kernel programs have freed the location of its trace contexts, and a scan may have found that of the new program.
         self.arming.restart(pid, at_ns);
         self.processes.track(pid, now_ns);
