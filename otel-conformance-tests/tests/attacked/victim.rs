@@ -1,6 +1,6 @@
 //! Programs of another user, whose every call must be counted.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +34,7 @@ pub struct Victim {
     /// The program that runs all the time; returns its pid and calls.
     lasting: Option<JoinHandle<(u32, u64)>>,
     /// The calls of each program that has ended.
-    calls: BTreeMap<u32, u64>,
+    calls: Vec<(u32, u64)>,
 }
 
 impl Victim {
@@ -44,7 +44,7 @@ impl Victim {
         std::fs::copy(warptap, &program).unwrap();
         std::fs::write(dir.join("script"), SCRIPT).unwrap();
         simulator::install(&dir.join("stubs")).unwrap();
-        Victim { program, dir, lasting: None, calls: BTreeMap::new() }
+        Victim { program, dir, lasting: None, calls: Vec::new() }
     }
 
     fn player(&self, duration: Duration) -> Player {
@@ -81,15 +81,16 @@ impl Victim {
     pub fn compare(&self, inbox: &Inbox) {
         let began = Instant::now();
         loop {
-            let mut counted = BTreeMap::new();
-            for ((pid, _), calls) in inbox.sums("gpu.cuda.operation.count") {
-                *counted.entry(pid).or_insert(0) += calls as u64;
-            }
-            counted.retain(|pid, _| self.calls.contains_key(pid));
-            if counted == self.calls {
+            let sums = inbox.process_sums("gpu.cuda.operation.count");
+            let counted: BTreeSet<(u32, u64)> =
+                sums.iter().map(|((pid, _), calls)| (*pid, *calls as u64)).collect();
+            let wrong: Vec<_> = self.calls.iter().filter(|program| !counted.contains(program)).collect();
+            if wrong.is_empty() {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "counted {counted:?} of {:?}", self.calls);
+            let of_pid = |pid: u32| wrong.iter().any(|(of, _)| *of == pid);
+            let counted: Vec<_> = sums.iter().filter(|((pid, _), _)| of_pid(*pid)).collect();
+            assert!(began.elapsed() < PATIENCE, "counted {counted:?} of {wrong:?}");
             sleep(Duration::from_millis(200));
         }
     }
@@ -106,7 +107,7 @@ fn play(mut player: Player) -> (u32, u64) {
 
 impl fmt::Display for Victim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: u64 = self.calls.values().sum();
+        let calls: u64 = self.calls.iter().map(|(_, calls)| calls).sum();
         write!(f, "another user: {} programs, {calls} calls, all counted", self.calls.len())
     }
 }

@@ -87,6 +87,18 @@ impl Inbox {
         self.sink.got().iter().flat_map(|data| sums(data, name)).collect()
     }
 
+    /// Returns the sum of the last values of all points of a sum by process: pid and instance, since pids are used again.
+    pub fn process_sums(&self, name: &str) -> BTreeMap<(u32, String), f64> {
+        let got = self.sink.got();
+        let points = got.iter().flat_map(|data| all_points(data, name));
+        let last: BTreeMap<_, _> = points.map(|p| ((p.pid, p.instance, p.key), p.value)).collect();
+        let mut sums = BTreeMap::new();
+        for ((pid, instance, _), value) in last {
+            *sums.entry((pid, instance)).or_default() += value;
+        }
+        sums
+    }
+
     /// Returns every value of the points of a sum or gauge whose attributes contain `part`, with its time, ns since 1970.
     pub fn history(&self, name: &str, part: &str) -> Vec<(u64, f64)> {
         let got = self.sink.got();
@@ -161,10 +173,13 @@ impl Inbox {
     }
 }
 
+fn attribute(resource: &Option<Resource>, key: &str) -> Option<String> {
+    let mut attributes = resource.iter().flat_map(|r| &r.attributes);
+    attributes.find(|a| a.key == key).map(|a| text(a.value.as_ref()))
+}
+
 fn pid(resource: &Option<Resource>) -> u32 {
-    let attributes = resource.iter().flat_map(|r| &r.attributes);
-    let pid = attributes.filter(|a| a.key == "process.pid").map(|a| text(a.value.as_ref())).next();
-    pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
+    attribute(resource, "process.pid").and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
 fn logs(data: &Data) -> Vec<ReportedItem> {
@@ -208,6 +223,8 @@ pub fn spans(data: &Data) -> Vec<ReportedItem> {
 /// A point of a metric; the value of a histogram is its count.
 struct Point {
     pid: u32,
+    /// The instance of the process, which no later process with its pid has.
+    instance: String,
     key: String,
     at_ns: u64,
     value: f64,
@@ -222,16 +239,17 @@ fn all_points(data: &Data, name: &str) -> Vec<Point> {
     let mut all = Vec::new();
     for of in &metrics.resource_metrics {
         for metric in of.scope_metrics.iter().flat_map(|s| &s.metrics).filter(|m| m.name == name) {
-            points(metric, pid(&of.resource), &mut all);
+            let instance = attribute(&of.resource, "service.instance.id").unwrap_or_default();
+            points(metric, (pid(&of.resource), &instance), &mut all);
         }
     }
     all
 }
 
-fn points(metric: &Metric, pid: u32, into: &mut Vec<Point>) {
+fn points(metric: &Metric, (pid, instance): (u32, &str), into: &mut Vec<Point>) {
     let mut add = |attributes: &[KeyValue], at_ns, value| {
         let key: Vec<String> = texts(attributes).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
-        into.push(Point { pid, key: key.join(" "), at_ns, value });
+        into.push(Point { pid, instance: instance.to_owned(), key: key.join(" "), at_ns, value });
     };
     match &metric.data {
         Some(metric::Data::Sum(Sum { data_points, .. }) | metric::Data::Gauge(Gauge { data_points })) => {

@@ -192,3 +192,16 @@ service:
     }
     assert!(lines[2].ends_with("(did you mean \"otlp\"?)"), "{stderr}");
 }
+
+/// Names of files that a process maps reached the terminal as they are: this one sets its title.
+#[test]
+fn check_escapes_the_names_of_libraries() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = dir.path().join("libcudart.so.\x1b]0;title\x07");
+    std::fs::write(&library, [0; 4096]).unwrap();
+    simulator::attacks::map(&library);
+    let Output { stdout, stderr, .. } = warptap(&["check"]).output().unwrap();
+    let text = String::from_utf8([stdout, stderr].concat()).unwrap();
+    assert!(text.contains(r"libcudart.so.\u001b]0;title\u0007"), "{text}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+}

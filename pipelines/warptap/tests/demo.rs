@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time within which a short demo ends; most of it is for loading programs on a busy machine.
 const DEMO_MAX: Duration = Duration::from_secs(240);
 
+/// Pids from that of the test for which links are made.
+const PIDS: usize = 3_000;
+
 /// Returns how often each demo runs.
 fn rounds() -> usize {
     std::env::var("WARPTAP_DEMO_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
@@ -160,4 +163,34 @@ fn demo_observes_its_own_processes_only() {
     }
     other.kill().unwrap();
     other.wait().unwrap();
+}
+
+/// As root, it wrote through links that another user had made for the pids to come. The kernel refuses to follow those in a sticky
+/// directory only (`fs.protected_symlinks`).
+#[test]
+fn links_that_wait_for_a_pid_are_not_followed() {
+    let rig = Rig::new();
+    let (victim, temporary) = (rig.dir.path().join("victim"), rig.temporary());
+    let (file, dir) = (victim.join("file"), victim.join("dir"));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::create_dir_all(&temporary).unwrap();
+    std::fs::set_permissions(&temporary, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let mut links = BTreeSet::new();
+    for pid in (std::process::id()..).take(PIDS) {
+        for (name, target) in [("demo-PID.otlp.jsonl", &file), ("ranks-PID", &dir), ("stubs-PID", &dir)] {
+            let link = temporary.join(format!("warptap-{}", name.replace("PID", &pid.to_string())));
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            links.insert(link);
+        }
+    }
+    let output = rig.command(&["demo", "late-rank", "--seconds", "0.2"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!file.exists() && std::fs::read_dir(&dir).unwrap().next().is_none());
+    let all: BTreeSet<PathBuf> =
+        std::fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let new: Vec<&PathBuf> = all.difference(&links).collect();
+    // The file with its telemetry, which only its owner can read.
+    let [telemetry] = new[..] else { panic!("{new:?}") };
+    let mode = std::fs::symlink_metadata(telemetry).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode), 0o100_600);
 }
