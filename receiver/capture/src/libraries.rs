@@ -28,6 +28,7 @@ use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
 use crate::multi::Links;
 use crate::pins::{AdoptedFile, PinnedFiles};
+use crate::user::ROOT;
 
 use self::attached::AttachedFile;
 use self::examine::{Fruitless, Opened, Rejection, examine};
@@ -38,6 +39,9 @@ use self::shares::Shares;
 
 /// Files attached. When full, one is evicted, or a further one is a gap in the coverage of its process.
 const FILES_MAX: usize = 512;
+/// Files attached for the processes of a user other than root, who has those of most containers. The kernel detaches some tens in
+/// a second, all of them when the agent ends.
+const USER_FILES_MAX: usize = 128;
 /// Files of a process that are examined or attached. Further ones are gaps in its coverage.
 const PROCESS_FILES_MAX: usize = 64;
 /// Files that are examined in one scan of a process, and for how long further ones are, ns. The others wait for the next.
@@ -195,10 +199,10 @@ impl Libraries {
                 continue;
             }
             match examine(inspector, (pid, user), f, &mut self.refused, now_ns) {
-                Ok(file) if self.make_space(user, opened.len(), now_ns) => opened.push((f, file)),
-                Ok(_) => {
-                    drop(refused.insert(key, format!("{FILES_MAX} files are attached, which is the maximum")))
-                }
+                Ok(file) => match self.make_space(user, opened.len(), now_ns) {
+                    Ok(()) => opened.push((f, file)),
+                    Err(why) => drop(refused.insert(key, why)),
+                },
                 Err(Rejection::Known(why)) => drop(refused.insert(key, why)),
                 Err(Rejection::New(refusal, version)) => {
                     examined += 1;
@@ -247,31 +251,31 @@ impl Libraries {
         Ok(())
     }
 
-    /// Evicts a file if there is no space for one more of this user than are about to be attached. Returns false if all are
-    /// kept.
-    fn make_space(&mut self, user: u32, about_to_be_attached: usize, now_ns: u64) -> bool {
-        if self.entries.len() + about_to_be_attached < FILES_MAX {
-            return true;
+    /// Evicts a file if there is no space for one more of this user than are about to be attached. Returns the reason if all
+    /// are kept.
+    fn make_space(&mut self, user: u32, about_to_be_attached: usize, now_ns: u64) -> Result<(), String> {
+        let is_own = |entry: &AttachedFile| entry.owner == user;
+        let own = self.entries.values().filter(|entry| is_own(entry)).count();
+        let is_user_full = user != ROOT && own + about_to_be_attached >= USER_FILES_MAX;
+        if !is_user_full && self.entries.len() + about_to_be_attached < FILES_MAX {
+            return Ok(());
         }
-        let slots: Vec<_> = self.entries.iter().map(|(key, entry)| entry.slot(*key)).collect();
-        let Some((key, reason)) = slots::evicted(&slots, user) else { return false };
+        let candidates = self.entries.iter().filter(|(_, entry)| !is_user_full || is_own(entry));
+        let slots: Vec<_> = candidates.map(|(key, entry)| entry.slot(*key)).collect();
+        let (max, of) = if is_user_full { (USER_FILES_MAX, " of the user") } else { (FILES_MAX, "") };
+        let full = || format!("{max} files{of} are attached, which is the maximum");
+        let (key, reason) = slots::evicted(&slots, user).ok_or_else(full)?;
         if let Some(entry) = self.entries.remove(&key) {
             self.counts.evicted[reason as usize] += 1;
             if self.log.is_due(now_ns) {
                 let (evicted, owner) = (self.counts.evicted.iter().sum::<u64>(), entry.owner);
-                tracing::warn!(
-                    ?reason,
-                    owner,
-                    evicted,
-                    max = FILES_MAX,
-                    "too many library files: one is detached"
-                );
+                tracing::warn!(?reason, owner, evicted, max, "too many library files: one is detached");
             }
             // A process of another user that maps it has it attached again.
             self.rescans.extend(entry.users.iter().map(|pid| (*pid, now_ns)));
             entry.detach();
         }
-        true
+        Ok(())
     }
 
     /// Pins the probes of a file. Returns where; `None` if they are not pinned.

@@ -18,7 +18,8 @@ const NS_GET_PARENT: libc::c_ulong = 0xb702;
 const NS_GET_OWNER_UID: libc::c_ulong = 0xb704;
 /// The kernel nests no more user namespaces.
 const DEPTH_MAX: usize = 33;
-const ROOT: u32 = 0;
+/// The user id of root.
+pub const ROOT: u32 = 0;
 
 /// Inode number of the user namespace of this agent; 0 if the kernel has none.
 static OWN_NAMESPACE: LazyLock<u64> =

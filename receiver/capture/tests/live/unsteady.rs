@@ -17,11 +17,11 @@ use crate::rig::{Rig, rig, settings};
 /// Times that a file is replaced and mapped, and processes that end while they are examined.
 const ROUNDS: usize = 300;
 const ENDING: u32 = 300;
-/// Files that are attached at once, and the processes that map them.
-const FILES: usize = 200;
+/// Files that are attached at once, as many as one user can have, and the processes that map them.
+const FILES: usize = 128;
 const PROCESSES: usize = 4;
-/// Longest end of a capture, and longest read, on a busy machine.
-const END_MAX: Duration = Duration::from_secs(5);
+/// Longest end of a capture, and longest read, on a machine whose CPUs are wanted by fifty others.
+const END_MAX: Duration = Duration::from_secs(12);
 const READ_MAX: Duration = Duration::from_secs(2);
 
 /// Attaches to the library of another user's process.
@@ -91,7 +91,7 @@ fn attach_many(rig: &mut Rig) -> Option<Vec<Acting>> {
     Some(processes)
 }
 
-/// The kernel needs tens of milliseconds for each program of each file. One after another, these files took half a minute.
+/// The kernel needs tens of milliseconds for each program of each file. One after another, 200 files took half a minute.
 #[test]
 fn many_attached_files_do_not_delay_the_end() {
     let Some(mut rig) = rig("many-files", &settings()) else { return };
@@ -100,6 +100,23 @@ fn many_attached_files_do_not_delay_the_end() {
     let began = Instant::now();
     drop(ended);
     assert!(began.elapsed() < END_MAX, "{:?}", began.elapsed());
+}
+
+/// One user had 512 files attached, which take the kernel 8 s at once and minutes one after another.
+#[test]
+fn user_has_a_bounded_number_of_attached_files() {
+    let Some(mut rig) = rig("user-files", &settings()) else { return };
+    let Some(processes) = attach_many(&mut rig) else { return };
+    let Some(dir) = directory(&rig, USER) else { return };
+    let attached = rig.capture.account().libraries;
+    let library = library_in(&dir, Library::Cudart);
+    let another = act(USER, "map", &[library.to_str().unwrap()]);
+    rig.capture.trace(another.pid()).unwrap();
+    let gaps = rig.capture.coverage(another.pid()).unwrap().1;
+    assert!(gaps[0].contains("128 files of the user are attached, which is the maximum"), "{gaps:?}");
+    assert_eq!(rig.capture.account().libraries, attached);
+    trace_another(&mut rig);
+    drop(processes);
 }
 
 /// All were detached in one read, which took as long.
