@@ -41,7 +41,7 @@ use self::shares::Shares;
 const FILES_MAX: usize = 512;
 /// Files attached for the processes of a user other than root, who has those of most containers. The kernel detaches some tens in
 /// a second, all of them when the agent ends.
-const USER_FILES_MAX: usize = 128;
+const USER_FILES_MAX: usize = 64;
 /// Files of a process that are examined or attached. Further ones are gaps in its coverage.
 const PROCESS_FILES_MAX: usize = 64;
 /// Files that are examined in one scan of a process, and for how long further ones are, ns. The others wait for the next.

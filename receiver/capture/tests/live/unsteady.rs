@@ -18,7 +18,7 @@ use crate::rig::{Rig, rig, settings};
 const ROUNDS: usize = 300;
 const ENDING: u32 = 300;
 /// Files that are attached at once, as many as one user can have, and the processes that map them.
-const FILES: usize = 128;
+const FILES: usize = 64;
 const PROCESSES: usize = 4;
 /// Longest end of a capture, and longest read, on a machine whose CPUs are wanted by fifty others.
 const END_MAX: Duration = Duration::from_secs(12);
@@ -113,7 +113,7 @@ fn user_has_a_bounded_number_of_attached_files() {
     let another = act(USER, "map", &[library.to_str().unwrap()]);
     rig.capture.trace(another.pid()).unwrap();
     let gaps = rig.capture.coverage(another.pid()).unwrap().1;
-    assert!(gaps[0].contains("128 files of the user are attached, which is the maximum"), "{gaps:?}");
+    assert!(gaps[0].contains("64 files of the user are attached, which is the maximum"), "{gaps:?}");
     assert_eq!(rig.capture.account().libraries, attached);
     trace_another(&mut rig);
     drop(processes);
