@@ -3,8 +3,13 @@
 //! Such a file may be hostile, or change while it is read. It is never mapped, the number of its headers and the size of its
 //! tables are bounded, and tables are read through a buffer of fixed size: nothing but what was looked for is kept.
 
+pub(crate) mod addresses;
+mod code;
+mod debug_file;
 pub(crate) mod functions;
 pub(crate) mod names;
+pub(crate) mod names_at;
+mod registrations;
 
 use std::fs::File;
 use std::io;

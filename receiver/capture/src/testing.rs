@@ -5,10 +5,15 @@ use std::fs::File;
 use probe_abi::context::SYMBOL;
 use probe_abi::{Library, attach_points};
 
+use crate::elf::addresses::NAME_BYTES_MAX;
 use crate::elf::functions::{self, Listed};
+use crate::elf::names_at::find_names;
 use crate::libraries::served;
 use crate::maps::{self, FileKey, Mapping};
 use crate::{proc, publishers};
+
+/// Functions whose names are looked for in a file.
+const NAMES_MAX: u64 = 1_000;
 
 /// Reads a file as a library, as a program that contains one, and as one that publishes trace contexts. Panics if a function is
 /// found twice or is both found and missing.
@@ -20,9 +25,19 @@ pub fn read_elf(file: &File) {
         assert!(found.points.is_sorted_by(|a, b| a.offset < b.offset), "one function at each offset");
         assert!(found.points.len() + found.missing.len() <= count, "no more functions than wanted");
     }
+    read_names(file);
     if let Ok(Some(exports)) = publishers::elf::find(file, SYMBOL) {
         let _ = exports.bias(0x7f00_0000_0000, 0x1000);
     }
+}
+
+/// Reads the names of functions. Panics if there is a name of a function that was not looked for, or an overlong one.
+fn read_names(file: &File) {
+    let offsets: Vec<u64> = (0..NAMES_MAX).map(|n| n * 4).collect();
+    let Ok(names) = find_names(file, &offsets) else { return };
+    assert_eq!(names.len(), offsets.len(), "one answer for each");
+    // An invalid byte is replaced by a character of three.
+    assert!(names.iter().flatten().all(|name| (1..=3 * NAME_BYTES_MAX).contains(&name.symbol.len())));
 }
 
 /// Reads a maps file. Panics if it does not read as its text.
