@@ -32,6 +32,8 @@ pub mod attribute {
     pub const GPU_CALL_WEIGHT: &str = "gpu.call.weight";
     /// API layer of the called function.
     pub const GPU_CUDA_API: &str = "gpu.cuda.api";
+    /// Name of the launched function, demangled and shortened; `_OTHER` for all functions without a series of their own.
+    pub const GPU_CUDA_KERNEL_NAME: &str = "gpu.cuda.kernel.name";
     /// Exported name of the called function, without the suffix of per-thread default stream variants.
     pub const GPU_CUDA_OPERATION_NAME: &str = "gpu.cuda.operation.name";
     /// The object that the host waited for.
@@ -138,11 +140,13 @@ pub mod attribute {
     pub const GPU_STEP_GRAPH_THREADS: &str = "gpu.step.graph_threads";
     /// Share of the step during which the host was enqueueing, from 0 to 1.
     pub const GPU_STEP_HOST_BOUND_SHARE: &str = "gpu.step.host_bound.share";
+    /// Functions that the step launched most, each with its launches, those in graphs with known contents included.
+    pub const GPU_STEP_KERNELS: &str = "gpu.step.kernels";
     /// Kernels launched by the step.
     pub const GPU_STEP_LAUNCHES: &str = "gpu.step.launches";
     /// Ratio of the step's duration to its baseline, in disjoint buckets.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
-    /// Phase of the workload, determined from the shape of the step and never from its duration.
+    /// Phase of the workload, determined from the kernels and the shape of the step and never from its duration.
     pub const GPU_STEP_PHASE: &str = "gpu.step.phase";
     /// Duration of the step divided by the p95 of its baseline.
     pub const GPU_STEP_RATIO: &str = "gpu.step.ratio";
@@ -162,6 +166,8 @@ pub mod attribute {
     pub const GPU_STEP_THROTTLE_REASONS: &str = "gpu.step.throttle.reasons";
     /// gpu.step.throttle.duration divided by the step's duration, from 0 to 1.
     pub const GPU_STEP_THROTTLE_SHARE: &str = "gpu.step.throttle.share";
+    /// Functions that the step launched and steps of its phase usually do not, each with its launches.
+    pub const GPU_STEP_UNUSUAL_KERNELS: &str = "gpu.step.unusual_kernels";
     /// Time in seconds from the entry of the step's sync call to its return.
     pub const GPU_STEP_WAIT_DURATION: &str = "gpu.step.wait.duration";
     /// Index of the stream in the order in which the streams of the process were first seen. Stream handles are not exported.
@@ -732,24 +738,27 @@ pub mod value {
     pub enum GpuStepPhase {
         /// Generates tokens one at a time.
         Decode,
+        /// A pass of a model that generates no tokens, such as an encoder, a vision model or a diffusion model.
+        Forward,
         /// Processes prompts of some requests and generates tokens for others.
         Mixed,
         /// Processes prompts.
         Prefill,
         /// One iteration of a training loop.
         Train,
-        /// The phase cannot be determined from the shape of the step.
+        /// The phase cannot be determined from the kernels and the shape of the step.
         Unknown,
     }
 
     impl GpuStepPhase {
         /// Every value, in the order of the registry.
-        pub const ALL: [GpuStepPhase; 5] = [GpuStepPhase::Decode, GpuStepPhase::Mixed, GpuStepPhase::Prefill, GpuStepPhase::Train, GpuStepPhase::Unknown];
+        pub const ALL: [GpuStepPhase; 6] = [GpuStepPhase::Decode, GpuStepPhase::Forward, GpuStepPhase::Mixed, GpuStepPhase::Prefill, GpuStepPhase::Train, GpuStepPhase::Unknown];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
                 GpuStepPhase::Decode => "decode",
+                GpuStepPhase::Forward => "forward",
                 GpuStepPhase::Mixed => "mixed",
                 GpuStepPhase::Prefill => "prefill",
                 GpuStepPhase::Train => "train",
@@ -1406,6 +1415,8 @@ pub mod value {
         UnclosedStream,
         /// A wait for an event whose record was not observed.
         UnknownEvent,
+        /// A launch of a function without a number, because its process has too many functions or its slots were in use.
+        UnlistedFunction,
         /// A return whose entry was not observed.
         UnmatchedReturn,
         /// A duration missing from the histograms because their map was full.
@@ -1414,7 +1425,7 @@ pub mod value {
 
     impl WarptapProbeAnomaly {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbeAnomaly; 6] = [WarptapProbeAnomaly::GraphMapFull, WarptapProbeAnomaly::TraceContextUnreadable, WarptapProbeAnomaly::UnclosedStream, WarptapProbeAnomaly::UnknownEvent, WarptapProbeAnomaly::UnmatchedReturn, WarptapProbeAnomaly::Untimed];
+        pub const ALL: [WarptapProbeAnomaly; 7] = [WarptapProbeAnomaly::GraphMapFull, WarptapProbeAnomaly::TraceContextUnreadable, WarptapProbeAnomaly::UnclosedStream, WarptapProbeAnomaly::UnknownEvent, WarptapProbeAnomaly::UnlistedFunction, WarptapProbeAnomaly::UnmatchedReturn, WarptapProbeAnomaly::Untimed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -1423,6 +1434,7 @@ pub mod value {
                 WarptapProbeAnomaly::TraceContextUnreadable => "trace_context_unreadable",
                 WarptapProbeAnomaly::UnclosedStream => "unclosed_stream",
                 WarptapProbeAnomaly::UnknownEvent => "unknown_event",
+                WarptapProbeAnomaly::UnlistedFunction => "unlisted_function",
                 WarptapProbeAnomaly::UnmatchedReturn => "unmatched_return",
                 WarptapProbeAnomaly::Untimed => "untimed",
             }
@@ -1558,194 +1570,198 @@ pub mod metric {
     pub const GPU_CUDA_ERRORS: Counter = Counter(&METRICS_ROWS[0]);
     /// Number of graph launches.
     pub const GPU_CUDA_GRAPH_LAUNCH_CALLS: Counter = Counter(&METRICS_ROWS[1]);
+    /// Threads per block of kernel launches.
+    pub const GPU_CUDA_KERNEL_BLOCK_SIZE: Histogram = Histogram(&METRICS_ROWS[2]);
+    /// Blocks of kernel launches.
+    pub const GPU_CUDA_KERNEL_GRID_SIZE: Histogram = Histogram(&METRICS_ROWS[3]);
     /// Number of kernel launches, including those captured into a graph.
-    pub const GPU_CUDA_KERNEL_LAUNCH_CALLS: Counter = Counter(&METRICS_ROWS[2]);
+    pub const GPU_CUDA_KERNEL_LAUNCH_CALLS: Counter = Counter(&METRICS_ROWS[4]);
     /// Device memory allocated by successful calls.
-    pub const GPU_CUDA_MEMORY_ALLOCATIONS: Counter = Counter(&METRICS_ROWS[3]);
+    pub const GPU_CUDA_MEMORY_ALLOCATIONS: Counter = Counter(&METRICS_ROWS[5]);
     /// Bytes copied by the steps of the process.
-    pub const GPU_CUDA_MEMORY_COPY_BYTES: Counter = Counter(&METRICS_ROWS[4]);
+    pub const GPU_CUDA_MEMORY_COPY_BYTES: Counter = Counter(&METRICS_ROWS[6]);
     /// Device memory freed by successful calls, if the allocation was observed.
-    pub const GPU_CUDA_MEMORY_FREE_BYTES: Counter = Counter(&METRICS_ROWS[5]);
+    pub const GPU_CUDA_MEMORY_FREE_BYTES: Counter = Counter(&METRICS_ROWS[7]);
     /// Device memory allocated and not freed, limited to observed allocations.
-    pub const GPU_CUDA_MEMORY_LIVE: Gauge = Gauge(&METRICS_ROWS[6]);
+    pub const GPU_CUDA_MEMORY_LIVE: Gauge = Gauge(&METRICS_ROWS[8]);
     /// Age of the oldest allocation that is not freed.
-    pub const GPU_CUDA_MEMORY_OLDEST_AGE: Gauge = Gauge(&METRICS_ROWS[7]);
+    pub const GPU_CUDA_MEMORY_OLDEST_AGE: Gauge = Gauge(&METRICS_ROWS[9]);
     /// Bytes filled by the steps of the process.
-    pub const GPU_CUDA_MEMSET_BYTES: Counter = Counter(&METRICS_ROWS[8]);
+    pub const GPU_CUDA_MEMSET_BYTES: Counter = Counter(&METRICS_ROWS[10]);
     /// Number of calls of each function, including functions whose calls are not timed.
-    pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&METRICS_ROWS[9]);
+    pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&METRICS_ROWS[11]);
     /// Duration of a call on the host.
-    pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&METRICS_ROWS[10]);
+    pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&METRICS_ROWS[12]);
     /// Calls in gpu.cuda.operation.count that were not observed but estimated, because the probe was attached for a part of the time only.
-    pub const GPU_CUDA_OPERATION_ESTIMATED: Counter = Counter(&METRICS_ROWS[11]);
+    pub const GPU_CUDA_OPERATION_ESTIMATED: Counter = Counter(&METRICS_ROWS[13]);
     /// Duration of calls on the host that wait for the device.
-    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&METRICS_ROWS[12]);
+    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&METRICS_ROWS[14]);
     /// Frequency of a clock domain of the device.
-    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&METRICS_ROWS[13]);
+    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&METRICS_ROWS[15]);
     /// Time that the driver took to answer all queries of one poll of all devices.
-    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&METRICS_ROWS[14]);
+    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&METRICS_ROWS[16]);
     /// Device memory used by the process.
-    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[15]);
+    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[17]);
     /// Number of processes that use a device and are not reported because their number exceeds the limit.
-    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&METRICS_ROWS[16]);
+    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&METRICS_ROWS[18]);
     /// Number of driver queries that failed although the driver supports them.
-    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&METRICS_ROWS[17]);
+    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&METRICS_ROWS[19]);
     /// 1 while the clocks are throttled for this reason, otherwise 0.
-    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&METRICS_ROWS[18]);
+    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&METRICS_ROWS[20]);
     /// Total time during which the clocks were throttled for this reason.
-    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&METRICS_ROWS[19]);
+    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&METRICS_ROWS[21]);
     /// Usual duration of a step of this phase.
-    pub const GPU_STEP_BASELINE: Gauge = Gauge(&METRICS_ROWS[20]);
+    pub const GPU_STEP_BASELINE: Gauge = Gauge(&METRICS_ROWS[22]);
     /// Time from the first work of a step enqueued to the return of its sync call.
-    pub const GPU_STEP_DURATION: Histogram = Histogram(&METRICS_ROWS[21]);
+    pub const GPU_STEP_DURATION: Histogram = Histogram(&METRICS_ROWS[23]);
     /// Time from the first work of a step enqueued to the entry of its sync call.
-    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[22]);
+    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[24]);
     /// Time from the return of the previous sync call to the first work of a step enqueued, while the stream was idle.
-    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[23]);
+    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[25]);
     /// Share of the duration of all steps since the process was first seen during which the host was enqueueing.
-    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&METRICS_ROWS[24]);
+    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&METRICS_ROWS[26]);
     /// Number of steps that took much longer than their baseline.
-    pub const GPU_STEP_OUTLIERS: Counter = Counter(&METRICS_ROWS[25]);
+    pub const GPU_STEP_OUTLIERS: Counter = Counter(&METRICS_ROWS[27]);
     /// Time from the entry of a step's sync call to its return.
-    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[26]);
+    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[28]);
     /// Energy consumed by the component.
-    pub const HW_ENERGY: Counter = Counter(&METRICS_ROWS[27]);
+    pub const HW_ENERGY: Counter = Counter(&METRICS_ROWS[29]);
     /// Number of errors encountered by the component.
-    pub const HW_ERRORS: Counter = Counter(&METRICS_ROWS[28]);
+    pub const HW_ERRORS: Counter = Counter(&METRICS_ROWS[30]);
     /// Fan speed expressed as a fraction of its maximum speed.
-    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&METRICS_ROWS[29]);
+    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&METRICS_ROWS[31]);
     /// Received and transmitted bytes by the GPU.
-    pub const HW_GPU_IO: Counter = Counter(&METRICS_ROWS[30]);
+    pub const HW_GPU_IO: Counter = Counter(&METRICS_ROWS[32]);
     /// Size of the GPU memory.
-    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&METRICS_ROWS[31]);
+    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&METRICS_ROWS[33]);
     /// GPU memory used.
-    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[32]);
+    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[34]);
     /// Fraction of GPU memory used.
-    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[33]);
+    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[35]);
     /// Fraction of time spent in a specific task.
-    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[34]);
+    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[36]);
     /// Instantaneous power consumed by the component.
-    pub const HW_POWER: Gauge = Gauge(&METRICS_ROWS[35]);
+    pub const HW_POWER: Gauge = Gauge(&METRICS_ROWS[37]);
     /// Operational status: `1` (true) or `0` (false) for each of the possible states.
-    pub const HW_STATUS: UpDownCounter = UpDownCounter(&METRICS_ROWS[36]);
+    pub const HW_STATUS: UpDownCounter = UpDownCounter(&METRICS_ROWS[38]);
     /// Temperature in degrees Celsius.
-    pub const HW_TEMPERATURE: Gauge = Gauge(&METRICS_ROWS[37]);
+    pub const HW_TEMPERATURE: Gauge = Gauge(&METRICS_ROWS[39]);
     /// Time between the first and the last arrival of ranks of this node at a collective.
-    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&METRICS_ROWS[38]);
+    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&METRICS_ROWS[40]);
     /// Time from the return of the call that enqueued a collective to the return of the call that waited for it.
-    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&METRICS_ROWS[39]);
+    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&METRICS_ROWS[41]);
     /// Number of operations captured into a graph.
-    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&METRICS_ROWS[40]);
+    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&METRICS_ROWS[42]);
     /// Number of enqueued collectives, sends and receives.
-    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&METRICS_ROWS[41]);
+    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&METRICS_ROWS[43]);
     /// Duration of the call that enqueues a collective.
-    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[42]);
+    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[44]);
     /// Payload of collectives, sends and receives: elements times their size.
-    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&METRICS_ROWS[43]);
+    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&METRICS_ROWS[45]);
     /// Time from the return of the call that enqueued a collective to the entry of the call that waits for it.
-    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[44]);
+    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[46]);
     /// Time that the host spent in the call that waited for a collective, counted from the return of the enqueueing call.
-    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[45]);
+    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[47]);
     /// Number of NCCL calls that failed.
-    pub const NCCL_ERRORS: Counter = Counter(&METRICS_ROWS[46]);
+    pub const NCCL_ERRORS: Counter = Counter(&METRICS_ROWS[48]);
     /// Number of hangs of a communicator.
-    pub const NCCL_HANGS: Counter = Counter(&METRICS_ROWS[47]);
+    pub const NCCL_HANGS: Counter = Counter(&METRICS_ROWS[49]);
     /// Time since the rank's last collective, if its peers on this node have continued.
-    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&METRICS_ROWS[48]);
+    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&METRICS_ROWS[50]);
     /// Delay of the rank after the first arrival on this node, the mean over its most recent collectives.
-    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&METRICS_ROWS[49]);
+    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&METRICS_ROWS[51]);
     /// Number of times that the rank was found to be repeatedly late.
-    pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[50]);
+    pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[52]);
     /// Number of failed allocations whose log record was suppressed by the rate limit.
-    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[51]);
+    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[53]);
     /// Number of frees of memory whose allocation was not observed or not tracked.
-    pub const WARPTAP_ALLOCATION_UNKNOWN_FREES: Counter = Counter(&METRICS_ROWS[52]);
+    pub const WARPTAP_ALLOCATION_UNKNOWN_FREES: Counter = Counter(&METRICS_ROWS[54]);
     /// Number of allocations that were not tracked because the process had reached the limit of tracked allocations.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[53]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[55]);
     /// Number of entries that the analyses of steps and collectives evicted to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[54]);
+    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[56]);
     /// Number of inconsistencies in the observed calls of collectives.
-    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[55]);
+    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[57]);
     /// Number of observed collectives, sends and receives, by outcome.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[56]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[58]);
     /// Number of enqueued operations that no call has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[57]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[59]);
     /// Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.
-    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[58]);
+    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[60]);
     /// Number of spans, log records and final points of ended processes that no pipeline accepted.
-    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[59]);
+    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[61]);
     /// 1 for the method by which the libraries of processes are found, and 0 for the others.
-    pub const WARPTAP_DISCOVERY_ACTIVE: Gauge = Gauge(&METRICS_ROWS[60]);
+    pub const WARPTAP_DISCOVERY_ACTIVE: Gauge = Gauge(&METRICS_ROWS[62]);
     /// Time from the mapping of a library by a process to the attachment of all its probes.
-    pub const WARPTAP_DISCOVERY_ARM_DURATION: Histogram = Histogram(&METRICS_ROWS[61]);
+    pub const WARPTAP_DISCOVERY_ARM_DURATION: Histogram = Histogram(&METRICS_ROWS[63]);
     /// Number of library files that were evicted, because there are 1,024 of their kind.
-    pub const WARPTAP_DISCOVERY_FILES_EVICTED: Counter = Counter(&METRICS_ROWS[62]);
+    pub const WARPTAP_DISCOVERY_FILES_EVICTED: Counter = Counter(&METRICS_ROWS[64]);
     /// Number of verdicts that a file with the name of a library is not probed.
-    pub const WARPTAP_DISCOVERY_FILES_REFUSED: Counter = Counter(&METRICS_ROWS[63]);
+    pub const WARPTAP_DISCOVERY_FILES_REFUSED: Counter = Counter(&METRICS_ROWS[65]);
     /// Number of times a process, or the file system of its files, did not answer within 100 ms when it was inspected.
-    pub const WARPTAP_DISCOVERY_INSPECTIONS_UNANSWERED: Counter = Counter(&METRICS_ROWS[64]);
+    pub const WARPTAP_DISCOVERY_INSPECTIONS_UNANSWERED: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of mappings whose report by the kernel was lost. After a loss all processes are scanned.
-    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[65]);
+    pub const WARPTAP_DISCOVERY_MAPPINGS_LOST: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of times the scan of a process was postponed, because scans of processes of the same user took too long.
-    pub const WARPTAP_DISCOVERY_SCANS_POSTPONED: Counter = Counter(&METRICS_ROWS[66]);
+    pub const WARPTAP_DISCOVERY_SCANS_POSTPONED: Counter = Counter(&METRICS_ROWS[68]);
     /// Number of processes that ended before a library that they had mapped was probed. None of their calls was observed.
-    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[67]);
+    pub const WARPTAP_DISCOVERY_UNREACHED: Counter = Counter(&METRICS_ROWS[69]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[68]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[69]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[71]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[70]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[72]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[71]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[73]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[72]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[74]);
     /// Share of the time for which the probes of a class of functions are attached to the process.
-    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[73]);
+    pub const WARPTAP_PROBE_ATTACHED: Gauge = Gauge(&METRICS_ROWS[75]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[74]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[76]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[75]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[77]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[76]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[78]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[77]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[79]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[78]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[80]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[79]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[81]);
     /// Largest share of its time that a thread of the process may have spent in probes in the last second.
-    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[80]);
+    pub const WARPTAP_PROBE_OVERHEAD: Gauge = Gauge(&METRICS_ROWS[82]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[81]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[83]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[82]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[84]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[83]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[85]);
     /// Number of processes whose probes are attached for a part of the time only, to hold the overhead budget.
-    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[84]);
+    pub const WARPTAP_PROCESS_THINNED: Gauge = Gauge(&METRICS_ROWS[86]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[85]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[87]);
     /// Time during which a library of the process was mapped and its probes were not attached. Its calls in this time are missing.
-    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[86]);
+    pub const WARPTAP_PROCESS_UNOBSERVED: Gauge = Gauge(&METRICS_ROWS[88]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[87]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[89]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[88]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[90]);
     /// Number of segments left out of all steps, because part of their work was enqueued before all libraries of the process were probed, or may have been.
-    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[89]);
+    pub const WARPTAP_SEGMENT_UNARMED: Counter = Counter(&METRICS_ROWS[91]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[90]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[92]);
     /// Number of records of excluded processes that were discarded.
-    pub const WARPTAP_SELECTION_DISCARDED: Counter = Counter(&METRICS_ROWS[91]);
+    pub const WARPTAP_SELECTION_DISCARDED: Counter = Counter(&METRICS_ROWS[93]);
     /// Number of processes that use a GPU library and are excluded by the configuration key `processes`.
-    pub const WARPTAP_SELECTION_EXCLUDED: Gauge = Gauge(&METRICS_ROWS[92]);
+    pub const WARPTAP_SELECTION_EXCLUDED: Gauge = Gauge(&METRICS_ROWS[94]);
     /// Number of excluded processes whose calls are recorded and discarded, because the kernel's filter of 4,096 processes was full.
-    pub const WARPTAP_SELECTION_UNFILTERED: Counter = Counter(&METRICS_ROWS[93]);
+    pub const WARPTAP_SELECTION_UNFILTERED: Counter = Counter(&METRICS_ROWS[95]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[94]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[96]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[95]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[97]);
 }
 
 /// The collector's own metrics.
@@ -1914,6 +1930,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.call.baseline.median", values: &[], is_upstream: false },
     Attribute { key: "gpu.call.weight", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.api", values: &["driver", "runtime"], is_upstream: false },
+    Attribute { key: "gpu.cuda.kernel.name", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.operation.name", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.sync.kind", values: &["device", "event", "memcpy", "stream"], is_upstream: false },
     Attribute { key: "gpu.event.id", values: &[], is_upstream: false },
@@ -1967,9 +1984,10 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.graph_launches", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.graph_threads", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.host_bound.share", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.kernels", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.launches", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.outlier", values: &["1.5x", "2x", "3x", "none"], is_upstream: false },
-    Attribute { key: "gpu.step.phase", values: &["decode", "mixed", "prefill", "train", "unknown"], is_upstream: false },
+    Attribute { key: "gpu.step.phase", values: &["decode", "forward", "mixed", "prefill", "train", "unknown"], is_upstream: false },
     Attribute { key: "gpu.step.ratio", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.run_queue.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.segments", values: &[], is_upstream: false },
@@ -1979,6 +1997,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.throttle.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.throttle.reasons", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.throttle.share", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.unusual_kernels", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.wait.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.stream.ordinal", values: &[], is_upstream: false },
     Attribute { key: "gpu.xid", values: &[], is_upstream: false },
@@ -2059,7 +2078,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
     Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
-    Attribute { key: "warptap.probe.anomaly", values: &["graph_map_full", "trace_context_unreadable", "unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
+    Attribute { key: "warptap.probe.anomaly", values: &["graph_map_full", "trace_context_unreadable", "unclosed_stream", "unknown_event", "unlisted_function", "unmatched_return", "untimed"], is_upstream: false },
     Attribute { key: "warptap.probe.class", values: &["call", "copy", "launch"], is_upstream: false },
     Attribute { key: "warptap.probe.ignore.reason", values: &["filtered", "suppressed"], is_upstream: false },
     Attribute { key: "warptap.probe.outcome", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
@@ -2070,7 +2089,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static METRICS_ROWS: [Metric; 96] = [
+static METRICS_ROWS: [Metric; 98] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2094,12 +2113,29 @@ static METRICS_ROWS: [Metric; 96] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "gpu.cuda.kernel.block.size",
+        unit: "1",
+        instrument: Instrument::Histogram,
+        description: "Threads per block of kernel launches.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.cuda.kernel.grid.size",
+        unit: "1",
+        instrument: Instrument::Histogram,
+        description: "Blocks of kernel launches.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "gpu.cuda.kernel.launch.calls",
         unit: "",
         instrument: Instrument::Counter,
         description: "Number of kernel launches, including those captured into a graph.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
+        Use { key: attribute::GPU_CUDA_KERNEL_NAME, level: Level::Recommended },
     ],
         stability: Stability::Development,
     },
@@ -3659,6 +3695,7 @@ pub static SPANS: &[SpanDefinition] = &[
         Use { key: attribute::GPU_STEP_GRAPH_LAUNCHES, level: Level::Required },
         Use { key: attribute::GPU_STEP_GRAPH_THREADS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Required },
+        Use { key: attribute::GPU_STEP_KERNELS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_LAUNCHES, level: Level::Required },
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
@@ -3669,6 +3706,7 @@ pub static SPANS: &[SpanDefinition] = &[
         Use { key: attribute::GPU_STEP_THROTTLE_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_THROTTLE_REASONS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_THROTTLE_SHARE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_UNUSUAL_KERNELS, level: Level::Recommended },
         Use { key: attribute::GPU_STREAM_ORDINAL, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
@@ -3839,6 +3877,7 @@ pub static EVENTS: &[EventDefinition] = &[
         Use { key: attribute::GPU_STEP_GAP_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_GPU_CERTAINTY, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Required },
+        Use { key: attribute::GPU_STEP_KERNELS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
         Use { key: attribute::GPU_STEP_RATIO, level: Level::Required },
@@ -3846,6 +3885,7 @@ pub static EVENTS: &[EventDefinition] = &[
         Use { key: attribute::GPU_STEP_THROTTLE_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_THROTTLE_REASONS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_THROTTLE_SHARE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_UNUSUAL_KERNELS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Recommended },
     ] },

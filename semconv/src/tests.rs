@@ -50,12 +50,13 @@ fn units_are_in_no_name_and_durations_are_seconds() {
 
 #[test]
 fn no_metric_of_ours_takes_an_attribute_without_bound() {
-    // One value per process, per probe row, or per error code of a library; communicators and XIDs up to a
-    // configured bound; hardware attributes have one value per device or part of one.
+    // One value per process, per probe row, or per error code of a library; communicators, XIDs and
+    // names of kernels up to a configured bound; hardware attributes have one value per device or part of one.
     let bounded = [
         "error.type",
         "gen_ai.provider.name",
         "gen_ai.request.model",
+        "gpu.cuda.kernel.name",
         "gpu.cuda.operation.name",
         "gpu.xid",
         "nccl.communicator.hash",
@@ -118,11 +119,11 @@ fn upstream_names_are_upstreams() {
 
 #[test]
 fn a_metrics_series_are_bounded_by_its_attributes() {
-    assert_eq!(metric::GPU_STEP_OUTLIERS.series_max(|_| 1), 6 * 4 * 5);
+    assert_eq!(metric::GPU_STEP_OUTLIERS.series_max(|_| 1), 6 * 4 * 6);
     assert_eq!(metric::GPU_CUDA_MEMORY_LIVE.series_max(|_| 7), 2);
     assert_eq!(metric::WARPTAP_STEP_UNMEASURED.series_max(|_| 7), 1);
     assert_eq!(metric_of("gpu.step.duration"), Some(&*metric::GPU_STEP_DURATION));
-    assert_eq!(metric::GPU_STEP_DURATION.series_max(|_| 2), 2 * 2 * 4 * 5);
+    assert_eq!(metric::GPU_STEP_DURATION.series_max(|_| 2), 2 * 2 * 4 * 6);
 }
 
 #[test]

@@ -5,11 +5,14 @@ use probe_abi::atomic::Relaxed;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::bpf_get_current_comm;
+use aya_ebpf::maps::ring_buf::RingBufEntry;
 use probe_abi::context::{ContextRecord, Published};
 use probe_abi::fold::{Snapshot, Stamp};
-use probe_abi::record::{CallRecord, Frame, Header, ProcessRecord, RecordKind, StepRecord, StreamKey};
+use probe_abi::function::FunctionRecord;
+use probe_abi::record::{CallRecord, Frame, Header, ProcessRecord, RecordKind, StepRecord, StreamKey, flag};
 
 use crate::maps::{self, RING};
+use crate::process;
 use crate::stream::Stream;
 use crate::task::{Task, now_ns};
 
@@ -84,6 +87,32 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, snaps
     count_record();
 }
 
+/// Records the step of a stream that the entry of a call of the row ends, because it begins the next training iteration.
+/// `enqueued` is the number of calls of the process that enqueued work since its last sync call.
+#[inline(always)]
+pub fn iteration(
+    task: &Task,
+    row: u16,
+    key: &StreamKey,
+    stream: &Stream<'_>,
+    snapshot: &Snapshot,
+    enqueued: u64,
+) {
+    let now = task.stamp();
+    let Some(mut entry) = RING.reserve::<StepRecord>(0) else { return stream.finish(snapshot, &now) };
+    // SAFETY: as in `step`.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    let start_ns = process::find(task).map_or(0, |process| process.start_ns.load(Relaxed));
+    fill_header(&mut out.header, RecordKind::Step, row, task, start_ns, now.ns, now.ns);
+    out.stream = key.external_handle();
+    out.device = process::device(task) as i32 - 1;
+    out.first_tid = 0;
+    out.process_enqueued_since_sync = enqueued;
+    stream.close(snapshot, &now, &now, out);
+    out.header.flags |= flag::ITERATION;
+    submit(entry);
+}
+
 /// Records the trace context of the caller. Returns false if the ring is full.
 #[inline(always)]
 pub fn context(returned: &Returned<'_>, published: &Published) -> bool {
@@ -123,6 +152,25 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bo
     entry.submit(QUIET);
     count_record();
     true
+}
+
+/// Begins the record of a launch, without the launch. If the ring is full, user space learns of the function from its slot.
+#[inline(always)]
+pub fn function(task: &Task, row: u16, start_ns: u64) -> Option<RingBufEntry<FunctionRecord>> {
+    let mut entry = RING.reserve::<FunctionRecord>(0)?;
+    // SAFETY: as in `step`; every field is written.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    *out = FunctionRecord::default();
+    let now = now_ns();
+    fill_header(&mut out.header, RecordKind::Function, row, task, start_ns, now, now);
+    Some(entry)
+}
+
+/// Completes a record.
+#[inline(always)]
+pub fn submit<T>(entry: RingBufEntry<T>) {
+    entry.submit(QUIET);
+    count_record();
 }
 
 /// Records the first hit, exec or end of a process. Dropped if the ring is full: user space also polls for processes.

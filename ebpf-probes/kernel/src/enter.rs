@@ -18,6 +18,7 @@ use probe_abi::{Action, ArgPos, Cookie, Enter, cookie};
 use crate::frames;
 use crate::frontier;
 use crate::graph;
+use crate::iteration;
 use crate::launch::{self, begin_step};
 use crate::maps;
 use crate::process;
@@ -86,6 +87,9 @@ impl Call<'_> {
             }
             return Some(());
         }
+        if !self.cookie.is(Action::Launch) {
+            iteration::mark(self.cookie, &self.task, &key, fold, self.args.at(ArgPos(1)));
+        }
         if fold.is_segment_empty() {
             begin_step(self.task.tid, fold, &key);
         }
@@ -98,7 +102,8 @@ impl Call<'_> {
     #[inline(always)]
     fn capture(&self, capturing: &StreamFold) {
         if self.cookie.is(Action::Launch) {
-            capturing.capture_launch(self.task.tid, &launch::enqueue(self.cookie, self.raw));
+            capturing
+                .capture_launch(self.task.tid, &launch::enqueue_numbered(self.cookie, self.raw, &self.task));
         } else if self.cookie.is(Action::GraphLaunch) {
             graph::capture_launch(self.task.pid, self.args.at(ArgPos(1)), capturing);
         } else {
@@ -110,11 +115,11 @@ impl Call<'_> {
     fn fold(&self, fold: &StreamFold) {
         let tid = self.task.tid;
         if self.cookie.is(Action::Launch) {
-            fold.launch(tid, &launch::enqueue(self.cookie, self.raw));
+            fold.launch(tid, &launch::enqueue_numbered(self.cookie, self.raw, &self.task));
         } else if self.cookie.is(Action::GraphLaunch) {
             graph::launch_graph(self.task.pid, tid, self.args.at(ArgPos(1)), fold);
         } else {
-            let call = Enqueue { threads: 0, identity: 0, bytes: self.bytes() };
+            let call = Enqueue { bytes: self.bytes(), ..Enqueue::default() };
             match self.cookie.is(Action::Copy) {
                 true => fold.copy(tid, self.direction(), &call),
                 false => fold.fill(tid, &call),
@@ -209,9 +214,11 @@ impl Call<'_> {
             Enter::AwaitEvent => self.prepare_event_wait(frame, frontier),
             Enter::AwaitDevice => self.prepare_device_sync(frame),
             Enter::RecordEvent => {
+                iteration::mark_order(self.cookie, &self.task, &self.key(frame.stream));
                 frontier::record(&self.key(frame.stream), frame.handle, frontier, scratch);
             }
             Enter::JoinEvent => {
+                iteration::mark_order(self.cookie, &self.task, &self.key(frame.stream));
                 if let Some(event) = frontier::event(pid, frame.handle) {
                     frontier::wait(&self.key(frame.stream), event);
                 }

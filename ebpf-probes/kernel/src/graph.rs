@@ -17,11 +17,17 @@ fn contents_of(pid: u32, what: u32, handle: u64) -> Option<&'static Contents> {
     GRAPHS.get_ptr(&GraphKey { pid, what, handle }).map(|contents| unsafe { &*contents })
 }
 
+/// Returns the contents of an executable graph, if it is tracked.
+#[inline(always)]
+pub fn exec(pid: u32, handle: u64) -> Option<&'static Contents> {
+    contents_of(pid, GraphKey::EXEC, handle)
+}
+
 /// Counts the launch of an executable graph on a stream that is not captured.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn launch_graph(pid: u32, tid: u32, exec: u64, fold: &StreamFold) {
-    let call = Enqueue { threads: 0, identity: exec, bytes: 0 };
+    let call = Enqueue { identity: exec, ..Enqueue::default() };
     fold.launch_graph(tid, &call, contents_of(pid, GraphKey::EXEC, exec));
 }
 

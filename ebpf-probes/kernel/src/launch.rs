@@ -1,4 +1,5 @@
-//! Entry of a kernel launch: the hot path, in a program of its own.
+//! Entry of a kernel launch: the hot path, in a program of its own. It also runs at the entry of registrations of
+//! functions, which have no probed return either.
 //!
 //! Almost every launch only adds to the sums of a hot slot ([`probe_abi::hot`]). The others (the first of a step, a
 //! stream without a slot, a new process, a capture) do out of line what [`crate::enter`] does for other calls, and
@@ -19,8 +20,9 @@ use probe_abi::counters::DropReason;
 use probe_abi::fold::{Enqueue, StreamFold};
 use probe_abi::hot::HotProcess;
 use probe_abi::record::{ROWS, StreamKey};
-use probe_abi::{ArgPos, Cookie, Grid};
+use probe_abi::{Action, ArgPos, Cookie, Grid};
 
+use crate::function;
 use crate::graph;
 use crate::maps;
 use crate::process;
@@ -33,6 +35,9 @@ use crate::task::Task;
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    if cookie.is(Action::RegisterFunction) {
+        return function::register(cookie, ctx.regs);
+    }
     let task = Task::current();
     let Some(process) = process::hot(task.pid) else { return fold_launch(cookie, ctx.regs) };
     // Each launch through the runtime is also one of the driver's, so this is as frequent as the rest.
@@ -59,20 +64,31 @@ fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> 
     if own == 0 {
         return None;
     }
+    let mut call = enqueue(cookie, raw);
+    call.lane = function::count(process, task, call.identity, cookie, raw)?;
     process.calls[cookie.id() as usize & (ROWS - 1)].fetch_add(1, Relaxed);
-    stream.launch(task.tid, own, &enqueue(cookie, raw));
+    stream.launch(task.tid, own, &call);
     process.launches.fetch_add(1, Relaxed);
     Some(())
 }
 
-/// Returns the work of a launch.
+/// Returns the work of a launch, without its lane.
 #[inline(always)]
-pub fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
-    Enqueue { threads: threads(cookie, raw), identity: function(cookie, &Regs::new(raw)), bytes: 0 }
+fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
+    let identity = launched_function(cookie, &Regs::new(raw));
+    Enqueue { threads: threads(cookie, raw), identity, ..Enqueue::default() }
 }
 
+/// Returns the work of a launch, and counts it as one of its function.
 #[inline(always)]
-fn read_stream(cookie: Cookie, regs: &Regs, into: &mut u64) {
+pub fn enqueue_numbered(cookie: Cookie, raw: *mut pt_regs, task: &Task) -> Enqueue {
+    let call = enqueue(cookie, raw);
+    Enqueue { lane: function::number(cookie, raw, task.pid, task.tid, call.identity), ..call }
+}
+
+/// Reads the stream of a launch into `into`.
+#[inline(always)]
+pub fn read_stream(cookie: Cookie, regs: &Regs, into: &mut u64) {
     match cookie.stream() {
         ArgPos::IN_CONFIG => read_user_into(regs.argument::<1>().wrapping_add(32), into),
         ArgPos(8) => regs.read_argument::<8>(into),
@@ -82,7 +98,7 @@ fn read_stream(cookie: Cookie, regs: &Regs, into: &mut u64) {
 
 /// Returns the address of the launched function: the first argument, or the second after a configuration.
 #[inline(always)]
-fn function(cookie: Cookie, regs: &Regs) -> u64 {
+fn launched_function(cookie: Cookie, regs: &Regs) -> u64 {
     // Both are read: the verifier refuses a load through a chosen pointer.
     let (first, second) = (regs.argument::<1>(), regs.argument::<2>());
     if cookie.has_grid(Grid::Config) { second } else { first }
@@ -161,7 +177,7 @@ fn fold_launch(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     if is_capturing(&key, fold) {
         fold.capture();
         if let Some(capturing) = graph::capturing(&key, fold) {
-            capturing.capture_launch(task.tid, &enqueue(cookie, raw));
+            capturing.capture_launch(task.tid, &enqueue_numbered(cookie, raw, &task));
         }
         process::count_folded(&task);
         return Some(());
@@ -169,7 +185,7 @@ fn fold_launch(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     if fold.is_segment_empty() {
         begin_step(task.tid, fold, &key);
     }
-    fold.launch(task.tid, &enqueue(cookie, raw));
+    fold.launch(task.tid, &enqueue_numbered(cookie, raw, &task));
     process::count_launch(&task);
     arm(fold, &key)
 }

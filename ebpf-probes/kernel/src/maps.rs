@@ -12,6 +12,9 @@ use probe_abi::counters::{Counters, DropReason, SelfCounter};
 use probe_abi::detail::DETAILS as DETAILS_MAX;
 use probe_abi::fold::StreamFold;
 use probe_abi::frontier::Frontier;
+use probe_abi::function::{
+    HOT_FUNCTIONS as HOT_FUNCTIONS_MAX, HotFunction, REGISTERED as REGISTERED_MAX, RegisteredKey,
+};
 use probe_abi::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
 use probe_abi::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DEVICES as HOT_DEVICES_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX,
@@ -55,6 +58,15 @@ pub static STREAMS: HashMap<StreamKey, StreamFold> = HashMap::with_max_entries(1
 /// Hot slots of streams. Slot in use by another stream: the stream counts in its fold.
 #[map]
 pub static HOT_STREAMS: Array<HotStream> = Array::with_max_entries(HOT_STREAMS_MAX, 0);
+
+/// Launched functions of all processes. Both slots of a function in use by others: it is counted in the overflow lane.
+#[map]
+pub static HOT_FUNCTIONS: Array<HotFunction> = Array::with_max_entries(HOT_FUNCTIONS_MAX, 0);
+
+/// Addresses of the names of registered functions. Full: one that was registered long ago is evicted, and is named by its
+/// file, if it is launched later.
+#[map]
+pub static REGISTERED: LruHashMap<RegisteredKey, u64> = LruHashMap::with_max_entries(REGISTERED_MAX, 0);
 
 /// Hot slots of processes. Slot in use by another process: the process counts in its fold.
 #[map]

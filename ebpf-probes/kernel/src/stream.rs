@@ -24,6 +24,14 @@ pub fn found(key: &StreamKey) -> Option<Stream<'_>> {
     maps::fold(key).map(|fold| Stream { key, fold })
 }
 
+impl<'a> Stream<'a> {
+    /// Returns the stream of this fold.
+    #[inline(always)]
+    pub fn of(key: &'a StreamKey, fold: &'static StreamFold) -> Stream<'a> {
+        Stream { key, fold }
+    }
+}
+
 impl Deref for Stream<'_> {
     type Target = StreamFold;
 
@@ -121,6 +129,16 @@ impl Stream<'_> {
     pub fn enqueued_by(&self, tid: u32) -> u64 {
         self.absorb();
         self.fold.enqueued_by(tid)
+    }
+
+    /// Calls [`StreamFold::begins_iteration`] on this stream.
+    #[inline(always)]
+    pub fn begins_iteration(&self, tid: u32) -> bool {
+        let foreign = self.hot().map_or(0, HotStream::foreign);
+        self.fold.may_begin_iteration(foreign) && {
+            self.absorb();
+            self.fold.begins_iteration(tid)
+        }
     }
 
     /// Calls [`StreamFold::close`] on this stream.

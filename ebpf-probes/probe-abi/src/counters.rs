@@ -73,6 +73,9 @@ counters! {
         GraphMapFull = "graph_map_full",
         /// Trace contexts of waits that could not be read, were invalid, or had no space in the ring.
         TraceContextUnreadable = "trace_context_unreadable",
+        /// Launches of functions that have no ordinal ([`crate::function`]), because their process has too many or their
+        /// slots are other functions'. The launch is counted otherwise.
+        UnlistedFunction = "unlisted_function",
     }
 }
 

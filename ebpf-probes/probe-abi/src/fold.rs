@@ -12,15 +12,20 @@
 
 mod capture;
 mod close;
+mod iteration;
 mod snapshot;
 mod stamp;
 mod work;
 
+pub use iteration::PART_MIN;
 pub use snapshot::Snapshot;
 pub use stamp::{Mark, Stamp};
 
+use core::ops::Deref;
+
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::frontier::WaitedStreams;
+use crate::function::{SIGNATURE, one, word};
 use crate::graph::Contents;
 use crate::record::StreamKey;
 
@@ -75,6 +80,29 @@ pub enum Counter {
 /// Number of counters.
 pub const COUNTERS: usize = 20;
 
+const WORK: usize = COUNTERS + SIGNATURE;
+
+/// Counters of a stream, indexed by [`Counter`], followed by the words of its signature ([`crate::function`]).
+#[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
+#[repr(transparent)]
+pub struct Work([AtomicU64; WORK]);
+
+impl Default for Work {
+    fn default() -> Work {
+        Work([const { AtomicU64::new(0) }; WORK])
+    }
+}
+
+impl Deref for Work {
+    type Target = [AtomicU64; WORK];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64; WORK] {
+        &self.0
+    }
+}
+
 /// Number of segments whose first enqueue is stored.
 pub const SEGMENTS: usize = 8;
 
@@ -83,9 +111,9 @@ pub const SEGMENTS: usize = 8;
 #[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct StreamFold {
-    work: [AtomicU64; COUNTERS],
-    /// The counters at the end of the last closed step.
-    closed: [AtomicU64; COUNTERS],
+    work: Work,
+    /// The work at the end of the last closed step.
+    closed: Work,
     /// Snapshot for a device synchronization under way.
     pub pending: Snapshot,
     /// Snapshots of other streams that the stream waited for.
@@ -133,6 +161,8 @@ pub struct Enqueue {
     pub identity: u64,
     /// Bytes copied or filled.
     pub bytes: u64,
+    /// Lane of the launched function ([`crate::function`]).
+    pub lane: u32,
 }
 
 /// Mixes an address into 64 bits (the finalizer of SplitMix64), so that sums of them identify sets.
@@ -170,6 +200,22 @@ impl StreamFold {
     fn add_some(&self, counter: Counter, value: u64) {
         if value != 0 {
             self.add(counter, value);
+        }
+    }
+
+    #[inline(always)]
+    fn add_function(&self, lane: u32) {
+        self.work[COUNTERS + word(lane)].fetch_add(one(lane), Relaxed);
+    }
+
+    /// Adds the launches of many functions.
+    #[inline(always)]
+    fn add_signature(&self, signature: &[AtomicU64; SIGNATURE]) {
+        for (to, from) in self.work[COUNTERS..].iter().zip(signature) {
+            let launches = from.load(Relaxed);
+            if launches != 0 {
+                to.fetch_add(launches, Relaxed);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::fold::Enqueue;
+use crate::function::{SIGNATURE, one, word};
 use crate::probes::PROBES;
 
 /// Capacity of the map of graphs. An engine that captures in pieces has thousands.
@@ -30,12 +31,25 @@ pub struct Contents {
     pub collectives: AtomicU64,
     /// Not 0 if some of the contents were not seen.
     pub unknown: AtomicU64,
+    /// Kernels by function ([`crate::function`]).
+    pub signature: [AtomicU64; SIGNATURE],
 }
 
 impl Contents {
     #[inline(always)]
-    fn fields(&self) -> [&AtomicU64; 6] {
+    fn counts(&self) -> [&AtomicU64; 6] {
         [&self.kernels, &self.threads, &self.foreign, &self.bytes, &self.collectives, &self.unknown]
+    }
+
+    /// Calls `change` with each field and the same one of `other`.
+    #[inline(always)]
+    fn with(&self, other: &Contents, change: impl Fn(&AtomicU64, u64)) {
+        for (to, from) in self.counts().into_iter().zip(other.counts()) {
+            change(to, from.load(Relaxed));
+        }
+        for (to, from) in self.signature.iter().zip(&other.signature) {
+            change(to, from.load(Relaxed));
+        }
     }
 
     /// Returns true if all contents were seen.
@@ -47,7 +61,8 @@ impl Contents {
     /// Removes all contents.
     #[inline(always)]
     pub fn clear(&self) {
-        self.fields().into_iter().for_each(|field| field.store(0, Relaxed));
+        self.counts().into_iter().for_each(|count| count.store(0, Relaxed));
+        self.signature.iter().for_each(|lanes| lanes.store(0, Relaxed));
     }
 
     /// Marks the contents as unknown.
@@ -59,9 +74,7 @@ impl Contents {
     /// Replaces the values by those of `other`.
     #[inline(always)]
     pub fn copy(&self, other: &Contents) {
-        for (to, from) in self.fields().into_iter().zip(other.fields()) {
-            to.store(from.load(Relaxed), Relaxed);
-        }
+        self.with(other, |to, value| to.store(value, Relaxed));
     }
 
     /// Adds a kernel, captured by the thread that began the capture or by another.
@@ -70,6 +83,7 @@ impl Contents {
         self.kernels.fetch_add(1, Relaxed);
         self.threads.fetch_add(call.threads, Relaxed);
         self.foreign.fetch_add(u64::from(is_foreign), Relaxed);
+        self.signature[word(call.lane)].fetch_add(one(call.lane), Relaxed);
     }
 
     /// Adds a copy or a fill.
@@ -82,9 +96,9 @@ impl Contents {
     #[inline(always)]
     pub fn embed(&self, child: Option<&Contents>) {
         let Some(child) = child else { return self.set_unknown() };
-        for (to, from) in self.fields().into_iter().zip(child.fields()) {
-            to.fetch_add(from.load(Relaxed), Relaxed);
-        }
+        self.with(child, |to, value| {
+            to.fetch_add(value, Relaxed);
+        });
     }
 }
 
@@ -137,7 +151,7 @@ mod tests {
     use super::*;
 
     fn held(contents: &Contents) -> [u64; 6] {
-        contents.fields().map(|field| field.load(Relaxed))
+        contents.counts().map(|count| count.load(Relaxed))
     }
 
     fn kernel(threads: u64) -> Enqueue {

@@ -12,6 +12,7 @@
 
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::fold::{Enqueue, mix};
+use crate::function::{SIGNATURE, one, word};
 use crate::histogram::Durations;
 use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey, ThreadFold};
 
@@ -77,6 +78,8 @@ pub struct HotStream {
     pub(crate) foreign: AtomicU64,
     pub(crate) threads: AtomicU64,
     pub(crate) functions: AtomicU64,
+    /// Launches by function ([`crate::function`]).
+    pub(crate) signature: [AtomicU64; SIGNATURE],
 }
 
 impl HotStream {
@@ -110,6 +113,7 @@ impl HotStream {
         for counter in [&self.thread, &self.launches, &self.foreign, &self.threads, &self.functions] {
             counter.store(0, Relaxed);
         }
+        self.signature.iter().for_each(|lanes| lanes.store(0, Relaxed));
         self.stream.store(key.stream, Relaxed);
         // Last, since other threads count in the slot from then on.
         self.owner.swap(Self::owner(key), SeqCst);
@@ -140,6 +144,12 @@ impl HotStream {
         self.thread.load(Relaxed)
     }
 
+    /// Returns the launches by other threads than the stream's own.
+    #[inline(always)]
+    pub fn foreign(&self) -> u64 {
+        self.foreign.load(Relaxed)
+    }
+
     /// Counts a kernel launch by `tid`; the slot is armed for `own`.
     #[inline(always)]
     pub fn launch(&self, tid: u32, own: u64, call: &Enqueue) {
@@ -148,6 +158,7 @@ impl HotStream {
         }
         self.threads.fetch_add(call.threads, Relaxed);
         self.functions.fetch_add(mix(call.identity), Relaxed);
+        self.signature[word(call.lane)].fetch_add(one(call.lane), Relaxed);
         // Last: if another thread absorbs in between, this launch remains and is absorbed later.
         self.launches.fetch_add(1, Relaxed);
     }
@@ -168,6 +179,8 @@ pub struct HotProcess {
     pub enqueues: AtomicU64,
     /// Part of [`ProcessFold::uses_collectives`](crate::record::ProcessFold::uses_collectives).
     pub uses_collectives: AtomicU64,
+    /// 1 once the process has as many functions with an ordinal as it may have.
+    pub has_all_functions: AtomicU64,
     /// Part of [`ProcessFold::calls`](crate::record::ProcessFold::calls).
     pub calls: [AtomicU64; ROWS],
 }
@@ -301,7 +314,7 @@ impl ThreadFold {
 }
 
 const _: () = {
-    assert!(size_of::<HotStream>() == 64);
+    assert!(size_of::<HotStream>() == 192);
     assert!(HOT_CALLS.is_power_of_two() && HOT_DEVICES.is_power_of_two() && THREADS.is_power_of_two());
     assert!(
         HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two() && HOT_DURATIONS.is_power_of_two()
@@ -352,7 +365,7 @@ mod tests {
         let slot = HotStream::default();
         assert!(slot.claim(&KEY));
         slot.arm(7);
-        slot.launch(7, 7, &Enqueue { threads: 3, identity: 1, bytes: 0 });
+        slot.launch(7, 7, &Enqueue { threads: 3, identity: 1, bytes: 0, lane: 5 });
         slot.release();
         assert!(slot.claim(&StreamKey { pid: 6, ..KEY }));
         assert_eq!((slot.armed(), slot.launches.load(Relaxed), slot.threads.load(Relaxed)), (0, 0, 0));
@@ -380,7 +393,7 @@ mod tests {
         straight.begin(&at(1));
         slot.arm(absorbing.own_thread());
         for (tid, threads, identity) in calls {
-            let call = Enqueue { threads, identity, bytes: 0 };
+            let call = Enqueue { threads, identity, bytes: 0, lane: identity as u32 };
             slot.launch(tid, slot.armed(), &call);
             straight.launch(tid, &call);
         }

@@ -16,6 +16,7 @@ pub mod counters;
 pub mod detail;
 pub mod fold;
 pub mod frontier;
+pub mod function;
 pub mod graph;
 pub mod histogram;
 pub mod hot;

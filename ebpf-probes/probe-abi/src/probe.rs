@@ -94,6 +94,15 @@ pub enum Action {
     AllocPhysical = 26,
     /// Frees the physical memory `handle`. One record a call.
     FreePhysical = 27,
+    /// Registers a function: argument 2 is its host address, argument 4 the name of the device function. Only the entry
+    /// is probed, and nothing is recorded: user space reads the name when the function is launched.
+    RegisterFunction = 28,
+    /// Looks a function up by name: `handle` points to where its handle is written, and the bytes are the address of the
+    /// name. One record a call.
+    NameFunction = 29,
+    /// Returns another handle of a function: `handle` points to where it is written, and the bytes are the former handle.
+    /// One record a call.
+    AliasFunction = 30,
 }
 
 /// Position of a C argument, from 1; 0 for none.
@@ -354,9 +363,9 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Returns true if the return is probed, too. Launches are too frequent.
+    /// Returns true if the return is probed, too. Launches are too frequent, and registrations return nothing.
     pub const fn is_timed(&self) -> bool {
-        !matches!(self.action, Action::Launch)
+        !matches!(self.action, Action::Launch | Action::RegisterFunction)
     }
 
     /// Returns the row packed for its own symbol.

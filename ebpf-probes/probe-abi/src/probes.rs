@@ -12,15 +12,16 @@ use self::columns::{cuda, cudart, hip, moves, nccl};
 use crate::Cookie;
 use crate::nccl::{Operation, Role};
 use crate::probe::Action::{
-    Alloc, AllocPhysical, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord,
-    EventSync, Fill, Free, FreePhysical, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate,
-    Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait, Time,
+    AliasFunction, Alloc, AllocPhysical, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy,
+    EventRecord, EventSync, Fill, Free, FreePhysical, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate,
+    Instantiate, Launch, NameFunction, Query, RegisterFunction, Report, SetDevice, StreamCreate,
+    StreamDestroy, StreamSync, StreamWait, Time,
 };
 use crate::probe::Bytes::{Area, Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
 use crate::probe::{Grid, Library, PointeeKind, Probe};
 
-/// Every probed function, sorted by id. Five ids below [`crate::record::ROWS`] are free: 29, 38, 39, 211 and 255.
+/// Every probed function, sorted by id. Of the ids below 256, 29, 38, 39, 211 and 255 are free.
 pub static PROBES: &[Probe] = &[
     // CUDA runtime: work.
     cudart(1, "cudaLaunchKernel", Launch).twin("cudaLaunchKernel_ptsz").grid(Grid::Dim3).stream(8),
@@ -425,6 +426,16 @@ pub static PROBES: &[Probe] = &[
     hip(252, "hipMemsetD8Async", Fill).bytes(Arg(3)).stream(4),
     hip(253, "hipMemsetD16Async", Fill).bytes(Arg(3)).elements_of(2).stream(4),
     hip(254, "hipMemsetD32Async", Fill).bytes(Arg(3)).elements_of(4).stream(4),
+    // Names of functions. Compilers generate the calls of the registering ones (`crt/host_runtime.h`).
+    cudart(256, "__cudaRegisterFunction", RegisterFunction),
+    cudart(257, "cudaLibraryGetKernel", NameFunction).handle(1).bytes(Arg(3)),
+    cudart(258, "cudaGetFuncBySymbol", AliasFunction).handle(1).bytes(Arg(2)),
+    cuda(259, "cuModuleGetFunction", NameFunction).handle(1).bytes(Arg(3)),
+    cuda(260, "cuLibraryGetKernel", NameFunction).handle(1).bytes(Arg(3)),
+    cuda(261, "cuKernelGetFunction", AliasFunction).handle(1).bytes(Arg(2)),
+    hip(262, "__hipRegisterFunction", RegisterFunction),
+    hip(263, "hipModuleGetFunction", NameFunction).handle(1).bytes(Arg(3)),
+    hip(264, "hipGetFuncBySymbol", AliasFunction).handle(1).bytes(Arg(2)),
 ];
 
 /// Returns the row with this id.
@@ -487,6 +498,8 @@ mod tests {
                     | Instantiate
                     | GraphUpdate
                     | SetDevice
+                    | NameFunction
+                    | AliasFunction
             );
             assert!(
                 !matches!(p.action, Instantiate | GraphUpdate | GraphChange) || w.graph != ArgPos::NONE,

@@ -7,6 +7,7 @@ mod process;
 mod thread;
 
 use crate::fold::COUNTERS;
+use crate::function::{SIGNATURE, Signature};
 use crate::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 
 pub use key::{EventKey, OperationFold, OperationKey, StreamKey};
@@ -14,7 +15,7 @@ pub use process::{ACTIVE, ActiveStream, ProcessFold, RANGES, RuntimeCode, Settin
 pub use thread::{ArgsFrame, Caller, Calls, FRAMES, Frame, GROUP_ENDS_MAX, OUTS, Poll, Query, ThreadFold};
 
 /// Number of rows that a process can count; above every id in [`crate::PROBES`].
-pub const ROWS: usize = 256;
+pub const ROWS: usize = 512;
 /// Value of numbers that could not be measured.
 pub const NOT_SEEN: u64 = u64::MAX;
 
@@ -38,6 +39,8 @@ pub enum RecordKind {
     LongArgs = 7,
     /// Record with the layout of [`crate::context::ContextRecord`].
     Context = 8,
+    /// Record with the layout of [`crate::function::FunctionRecord`].
+    Function = 9,
 }
 
 /// Declares the records that a recording stores field by field: the structs, and `record_fields!` with their fields in
@@ -128,6 +131,8 @@ records! {
         pub work: [u64; COUNTERS] as CountedWords,
         /// Increases of the other thread counters, indexed by [`ThreadCounter`] less one.
         pub other: [CountParts; THREAD_COUNTERS - 1] as LaterParts,
+        /// Launched functions.
+        pub signature: Signature as LaterSignature,
     }
 
     /// A call with a record of its own: an allocation, a free, an error, the creation or end of an object, or a sampled
@@ -191,6 +196,8 @@ pub mod flag {
     /// The process may have made calls before its libraries were probed: allocations from before are unknown. Set in user
     /// space, for calls with a record of their own.
     pub const LATE: u32 = 64;
+    /// No sync call ended the step, but a call that began the next training iteration ([`crate::fold::PART_MIN`]).
+    pub const ITERATION: u32 = 128;
     /// Lowest bit of [`super::Header::weight`], which extends to the last bit.
     pub const WEIGHT_AT: u32 = 8;
 }
@@ -254,7 +261,7 @@ pub struct ProcessRecord {
 
 const _: () = {
     assert!(size_of::<Header>() == 40);
-    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS + 24 * (THREAD_COUNTERS - 1));
+    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * (COUNTERS + SIGNATURE) + 24 * (THREAD_COUNTERS - 1));
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 64);
     assert!(size_of::<ArgsRecord>() == 136);

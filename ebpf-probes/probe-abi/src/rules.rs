@@ -85,6 +85,8 @@ const REPORTED: Set = Set::of(&[
     Action::Instantiate,
     Action::GraphUpdate,
     Action::GraphDestroy,
+    Action::NameFunction,
+    Action::AliasFunction,
 ]);
 const WRITING: Set = Set::of(&[
     Action::Alloc,
@@ -93,6 +95,8 @@ const WRITING: Set = Set::of(&[
     Action::CaptureEnd,
     Action::StreamCreate,
     Action::Instantiate,
+    Action::NameFunction,
+    Action::AliasFunction,
 ]);
 const ORDERING: Set =
     Set::of(&[Action::EventRecord, Action::StreamWait, Action::EventDestroy, Action::CaptureBegin]);

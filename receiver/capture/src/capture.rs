@@ -34,6 +34,8 @@ use crate::arming::Arming;
 use crate::attach::{self, Attach};
 use crate::budget::HitCosts;
 use crate::expedite::expedited;
+use crate::fragments::Fragments;
+use crate::functions::Functions;
 use crate::inspect::ProcessInspector;
 use crate::interval::Interval;
 use crate::kernel::Kernel;
@@ -79,6 +81,8 @@ pub struct Capture {
     processes: Processes,
     selector: Selector,
     publishers: Publishers,
+    functions: Functions,
+    fragments: Fragments,
     stalls: StallWatch,
     inspector: ProcessInspector,
     contexts: bool,
@@ -130,6 +134,8 @@ impl Capture {
             processes: Processes::default(),
             selector: Selector::new(settings.selection.clone()),
             publishers: Publishers::default(),
+            functions: Functions::new(),
+            fragments: Fragments::default(),
             stalls: StallWatch::start(),
             inspector: ProcessInspector::new("gpu-inspect"),
             contexts: settings.contexts,
@@ -228,6 +234,7 @@ impl Capture {
         let now_ns = clock::now_ns();
         for process in self.processes.traced() {
             self.estimated_operations(process, now_ns, into);
+            self.functions.totals(&self.kernel, process, now_ns, into);
             into.extend(self.overhead(process, now_ns));
         }
         into.push(Event::Account(Box::new(self.account())));
@@ -261,6 +268,10 @@ impl Capture {
     }
 
     fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
+        // The agent's own launches measure the cost of a probe.
+        if matches!(&record, Record::Function(launch) if launch.header.pid == std::process::id()) {
+            return;
+        }
         if let Some(header) = hand_over::header(&record).copied()
             && !self.admits(&header, into)
         {
@@ -270,11 +281,14 @@ impl Capture {
             Record::Step(mut step) => {
                 self.arming.mark_step(&mut step, proc::has_gpu_open);
                 self.thinning.iter_mut().for_each(|thinning| thinning.mark_step(&mut step));
+                self.fragments.mark_step(&mut step);
                 into.push(Event::Step(step));
             }
             Record::Context(context) => into.push(Event::Context(context)),
+            Record::Function(launch) => self.functions.launch(&self.kernel, &launch, into),
             Record::Call(mut call) => {
                 self.arming.mark_call(&mut call, proc::has_gpu_open);
+                self.functions.call(&self.kernel, &call, into);
                 into.push(Event::Call(call));
             }
             Record::CallArgs(mut args) => {
@@ -332,6 +346,7 @@ impl EventSource for Capture {
         // earlier agent may have left more than one read takes.
         let is_drained = self.drain(now_ns, into);
         self.store_progress(now_ns);
+        self.functions.advance(now_ns, into);
         self.libraries.take_rescans(now_ns).into_iter().for_each(|pid| self.processes.scan_soon(pid));
         self.scan_waiting(now_ns, into);
         if is_drained && self.list_interval.is_due(now_ns) {

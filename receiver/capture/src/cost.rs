@@ -25,7 +25,7 @@ use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes, THREAD_WORDS};
 use crate::multi::{ALL_PROCESSES, LinkPlan};
 use crate::sys::{self, End, Kind};
 use crate::totals::CallReader;
-use crate::{CaptureError, attach, maps, proc, totals, unfinished};
+use crate::{CaptureError, attach, functions, maps, proc, totals, unfinished};
 
 const CALLS: u32 = 2_000;
 const RUNS: usize = 5;
@@ -289,6 +289,7 @@ fn hits_of_another_thread(kernel: &mut Kernel, pid: u32, probes: &mut Vec<Attach
 }
 
 fn remove_traces(kernel: &mut Kernel, pid: u32) {
+    functions::remove(kernel, pid);
     let _ = totals::remove(kernel, pid);
     totals::remove_durations(kernel, pid);
     // Only the thread that calibrates has state: that of any other was removed when it ended.

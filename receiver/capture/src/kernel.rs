@@ -12,6 +12,7 @@ use aya::{Ebpf, EbpfLoader};
 use probe_abi::counters::Counters;
 use probe_abi::detail::Detail;
 use probe_abi::fold::StreamFold;
+use probe_abi::function::HotFunction;
 use probe_abi::graph::Contents;
 use probe_abi::hot::{HotDurations, HotProcess, HotStream};
 use probe_abi::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
@@ -32,6 +33,7 @@ pub(crate) const COUNTER_WORDS: usize = size_of::<Counters>() / 8;
 pub(crate) const OPERATION_WORDS: usize = size_of::<OperationFold>() / 8;
 pub(crate) const HOT_PROCESS_WORDS: usize = size_of::<HotProcess>() / 8;
 pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
+pub(crate) const HOT_FUNCTION_WORDS: usize = size_of::<HotFunction>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
 pub(crate) const GRAPH_WORDS: usize = size_of::<Contents>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
@@ -101,6 +103,10 @@ pub struct Kernel {
     pub graphs: HashMap<MapData, [u32; 4], Words<GRAPH_WORDS>>,
     /// [`HotStream`]s by [`HotStream::slot`].
     pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
+    /// [`HotFunction`]s by [`HotFunction::slots`].
+    pub hot_functions: Array<MapData, Words<HOT_FUNCTION_WORDS>>,
+    /// Addresses of the names of registered functions, by pid and address.
+    pub registered: HashMap<MapData, [u64; 2], u64>,
     /// [`HotDurations`] by [`HotDurations::slot`].
     pub hot_durations: Array<MapData, Words<HOT_DURATION_WORDS>>,
     /// [`HotProcess`]es by [`HotProcess::slot`].
@@ -221,6 +227,8 @@ impl Kernel {
             streams: take(&mut maps, "STREAMS")?,
             graphs: take(&mut maps, "GRAPHS")?,
             hot_streams: take(&mut maps, "HOT_STREAMS")?,
+            hot_functions: take(&mut maps, "HOT_FUNCTIONS")?,
+            registered: take(&mut maps, "REGISTERED")?,
             hot_durations: take(&mut maps, "HOT_DURATIONS")?,
             hot_processes: take(&mut maps, "HOT_PROCESSES")?,
             callers: take(&mut maps, "CALLERS")?,
@@ -449,6 +457,7 @@ mod tests {
             ("PROCESSES", size_of::<ProcessFold>()),
             ("HOT_CALLS", size_of::<Calls>()),
             ("HOT_DURATIONS", size_of::<HotDurations>()),
+            ("HOT_FUNCTIONS", size_of::<HotFunction>()),
             ("HOT_PROCESSES", size_of::<HotProcess>()),
             ("HOT_STREAMS", size_of::<HotStream>()),
             ("RUNTIME", size_of::<RuntimeCode>()),

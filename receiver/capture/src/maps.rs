@@ -95,9 +95,22 @@ pub struct Mappings {
 /// Reads the code mappings of files from a maps file, without malformed lines; at most [`MAPPINGS_MAX`] of them, and
 /// [`BYTES_MAX`] bytes.
 pub fn read(from: impl BufRead) -> io::Result<Mappings> {
+    read_where(is_code, from)
+}
+
+/// Reads the mappings of files from a maps file, of code and of data, with the same bounds.
+pub fn read_files(from: impl BufRead) -> io::Result<Mappings> {
+    read_where(|_| true, from)
+}
+
+fn is_code(permissions: &[u8]) -> bool {
+    permissions.get(2) == Some(&b'x')
+}
+
+fn read_where(is_wanted: fn(&[u8]) -> bool, from: impl BufRead) -> io::Result<Mappings> {
     let (mut from, mut line, mut found) = (from.take(BYTES_MAX), Vec::new(), Mappings::default());
     while from.read_until(b'\n', &mut line)? > 0 {
-        let mapping = parse_line(&line);
+        let mapping = parse_line(is_wanted, &line);
         if found.all.len() == MAPPINGS_MAX && mapping.is_some() {
             found.has_more = true;
             break;
@@ -111,7 +124,7 @@ pub fn read(from: impl BufRead) -> io::Result<Mappings> {
 
 /// Returns the code mappings of files in the text of a maps file, without malformed lines.
 pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(|line| parse_line(line.as_bytes())).collect()
+    text.lines().filter_map(|line| parse_line(is_code, line.as_bytes())).collect()
 }
 
 /// Returns the file that is mapped at an address, as code or not; `None` if there is none.
@@ -130,13 +143,13 @@ fn file_key(device: &str, inode: &str) -> Option<FileKey> {
     Some(FileKey { device: (hex(major)?, hex(minor)?), inode: inode.parse().ok()? })
 }
 
-fn parse_line(line: &[u8]) -> Option<Mapping> {
+fn parse_line(is_wanted: fn(&[u8]) -> bool, line: &[u8]) -> Option<Mapping> {
     // Paths are bytes, and what precedes them is ASCII. The rest is padded.
     let mut fields = line.trim_ascii_end().splitn(6, |byte| *byte == b' ');
     let mut text = || std::str::from_utf8(fields.next()?).ok();
     let (range, permissions, offset, device, inode) = (text()?, text()?, text()?, text()?, text()?);
     let path = fields.next()?.trim_ascii_start();
-    if permissions.as_bytes().get(2) != Some(&b'x') || path.first() != Some(&b'/') {
+    if !is_wanted(permissions.as_bytes()) || path.first() != Some(&b'/') {
         return None;
     }
     let (start, end) = range.split_once('-')?;

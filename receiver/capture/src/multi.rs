@@ -402,7 +402,8 @@ mod tests {
     use super::*;
 
     /// `leave` took the verifier 650,534 instructions and 0.8 s; a million is the kernel's limit. Constants that took
-    /// different paths to the same code were followed one by one.
+    /// different paths to the same code were followed one by one. `enter` takes 360,000 since steps have signatures, each word
+    /// of which is added where it is not 0; 205,000 before.
     #[test]
     fn programs_are_verified_in_few_instructions() {
         let Ok(kernel) = crate::kernel::Kernel::load(&crate::kernel::MapSizes::default(), true) else {
@@ -412,7 +413,7 @@ mod tests {
         let maps: HashMap<&str, OwnedFd> =
             multi.maps.keys().map(|n| (n.as_str(), multi.map(n).unwrap())).collect();
         let object = relocated(&maps).unwrap();
-        for (name, at_most) in [("enter", 250_000), ("leave", 150_000), ("args_enter", 20_000)] {
+        for (name, at_most) in [("enter", 400_000), ("leave", 150_000), ("args_enter", 20_000)] {
             let followed = sys::followed_instructions(instructions(&object, name).unwrap()).unwrap();
             assert!(followed <= at_most, "{name}: {followed} instructions");
         }

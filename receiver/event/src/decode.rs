@@ -4,6 +4,7 @@
 //! agent run on one machine. Any bytes of the right length are a record; lengths within it are bounded by the struct.
 
 use probe_abi::context::ContextRecord;
+use probe_abi::function::FunctionRecord;
 use probe_abi::record::{
     ArgsRecord, CallRecord, Header, LongArgsRecord, NOT_SEEN, ProcessRecord, RecordKind, StepRecord,
 };
@@ -26,6 +27,7 @@ pub struct ProcessChange {
 
 /// A decoded ring record.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "most are steps, and a box would be an allocation for each")]
 pub enum Record {
     /// The end of a step.
     Step(StepRecord),
@@ -37,13 +39,15 @@ pub enum Record {
     CallArgs(CallArgs),
     /// The trace context of a thread that ended a step.
     Context(TraceContext),
+    /// A sampled launch.
+    Function(FunctionRecord),
 }
 
 /// Bytes that are not a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// No [`RecordKind`] has this number.
-    #[error("record of kind {0}: expected 1 to 8")]
+    #[error("record of kind {0}: expected 1 to 9")]
     Kind(u16),
     /// The kind's struct has another size.
     #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
@@ -80,6 +84,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
             call_args(&long.record, long.entry.as_bytes(), long.exit.as_bytes())
         }
         8 => context(&read(kind, bytes)?),
+        9 => Record::Function(read(kind, bytes)?),
         _ => return Err(DecodeError::Kind(kind)),
     })
 }
@@ -157,6 +162,10 @@ mod tests {
             (c.trace_id, c.span_id),
             (context[40..56].try_into().unwrap(), context[56..64].try_into().unwrap())
         );
+        let Ok(Record::Function(f)) = decode(&words(size_of::<FunctionRecord>() / 4, 9)) else {
+            panic!("no function")
+        };
+        assert_eq!(f.block[2] as usize, std::mem::offset_of!(FunctionRecord, block) / 4 + 2);
         assert_eq!(usize::from(c.trace_flags), std::mem::offset_of!(ContextRecord, trace_flags) / 4);
     }
 

@@ -17,16 +17,19 @@ mod context;
 pub mod decode;
 mod exit;
 mod files;
+mod function;
 mod hardware;
 mod process;
 
 pub use context::TraceContext;
 pub use exit::ExitStatus;
 pub use files::{EvictionReason, FileCounts, RefusalReason};
+pub use function::{FunctionTotal, GpuFunction};
 
 pub use call_args::CallArgs;
 pub use class::{CLASSES, ClassSet, ProbeClass};
 pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
+pub use probe_abi::function::FunctionRecord;
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
 
@@ -39,6 +42,7 @@ use probe_abi::histogram::{Durations, OFFSET};
 
 /// An observation of the traced machine. Times are its CLOCK_MONOTONIC, ns.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "most are steps, and a box would be an allocation for each")]
 pub enum Event {
     /// Offsets between the clocks, valid until the next ones.
     Clock(ClockOffsets),
@@ -61,6 +65,13 @@ pub enum Event {
     Context(TraceContext),
     /// A call that is recorded individually: an allocation, a free, an error, a graph, or a sampled call.
     Call(CallRecord),
+    /// A function that a process launched for the first time; again when its name is known or has changed. Precedes the
+    /// [`Event::Step`]s that contain the function, except where its name takes longer to determine.
+    Function(Box<GpuFunction>),
+    /// A sampled launch of a function, with its dimensions. Follows the [`Event::Function`].
+    Launch(FunctionRecord),
+    /// The launches of a function.
+    FunctionTotal(FunctionTotal),
     /// A call with its arguments, of a library such as NCCL.
     CallArgs(CallArgs),
     /// A call that has not returned, and had not at the previous sample either.
@@ -323,6 +334,9 @@ impl Event {
             Event::Operation(o) => Some(o.at_ns),
             Event::Overhead(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
+            Event::Function(f) => Some(f.at_ns),
+            Event::Launch(launch) => Some(launch.header.entry_ns),
+            Event::FunctionTotal(total) => Some(total.at_ns),
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::instruments::scope;
 use crate::memory::{self, Effect};
 use crate::traced::{Traced, Tracking};
 
-pub use settings::{Found, Look, Settings};
+pub use settings::{Found, Look, Settings, WorkloadRule};
 
 /// The analysis of all processes.
 #[derive(Debug)]
@@ -115,6 +115,21 @@ impl Analyzer {
                     traced.operation(total);
                 }
             }
+            Event::Function(function) => {
+                if let Some(traced) = self.traced(function.process, sink) {
+                    traced.functions.describe(function);
+                }
+            }
+            Event::Launch(launch) => {
+                if let Some(traced) = self.traced(ProcessId::from(&launch.header), sink) {
+                    traced.functions.sample(launch);
+                }
+            }
+            Event::FunctionTotal(total) => {
+                if let Some(traced) = self.traced(total.process, sink) {
+                    traced.functions.replace(total);
+                }
+            }
             Event::Overhead(overhead) => {
                 if let Some(traced) = self.traced(overhead.process, sink) {
                     traced.overhead.replace(overhead);
@@ -142,10 +157,20 @@ impl Analyzer {
         // Before steps: collectives record the peer waits that steps use.
         self.with_collectives(sink, |collectives, emitter| collectives.observe(event, emitter, look));
         self.engine.observe(event, &mut self.findings);
+        if let Event::Process(info) = event {
+            self.hint(info);
+        }
         self.report_findings(sink, look);
         self.with_collectives(sink, |collectives, emitter| collectives.report(emitter, look));
         if let Event::Exit { process, at_ns, .. } = event {
             self.end(*process, *at_ns, sink);
+        }
+    }
+
+    /// Applies what the configuration says of a process. It precedes what the process says of itself.
+    fn hint(&mut self, info: &ProcessInfo) {
+        if let Some(rule) = self.settings.workloads.iter().find(|rule| rule.matches(info)) {
+            self.engine.set_hint(info.process, Some(rule.hint));
         }
     }
 

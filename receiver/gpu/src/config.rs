@@ -1,6 +1,7 @@
 //! The receiver's section of the configuration, and the settings derived from it.
 
 mod hardware;
+mod kernels;
 mod nccl;
 mod overhead;
 mod phases;
@@ -16,6 +17,7 @@ use probe_abi::detail::Detail;
 use steps::{BaselineSettings, Rules};
 
 pub use self::hardware::HardwareConfig;
+pub use self::kernels::KernelsConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
 pub use self::overhead::OverheadConfig;
 pub use self::phases::{
@@ -43,6 +45,8 @@ config::section! {
         pub source: SourceConfig,
         /// Classification of steps into phases.
         pub phases: PhasesConfig,
+        /// The GPU functions that processes launch.
+        pub kernels: KernelsConfig,
         /// Grouping of steps that are compared with each other.
         pub baselines: BaselinesConfig,
         /// Detection of outliers, and limits of the spans emitted for them.
@@ -169,10 +173,12 @@ impl Config {
             spans_burst: self.outliers.spans_burst,
             spans_per_minute: self.outliers.spans_per_minute,
             relation: self.outliers.trace_context.into(),
+            workloads: self.phases.workloads(),
             collectives: self.nccl.settings(self.processes_max),
             detail: DetailSettings { trouble_ns: self.detail.trouble.nanoseconds() },
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
+                min_confidence: self.phases.min_confidence,
                 baseline: BaselineSettings {
                     key: self.baselines.key(),
                     warm_up: self.outliers.warm_up,
@@ -251,8 +257,8 @@ mod tests {
     #[test]
     fn keys_reach_the_settings() {
         let config = read(
-            r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
-                "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
+            r#"{"collection_interval": "2s", "phases": {"classifier": "rules", "min_confidence": 0.7,
+                "workloads": [{"command_lines": ["train.py"], "workload": "training"}], "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
                 "outliers": {"warm_up": 7, "spans_per_minute": 5, "trace_context": "none"},
                 "nccl": {"hang_timeout": "5s", "communicators_max": 3, "stragglers": {"lateness_min": "7ms"},
                     "traces": {"rate": 0.5, "skew_min": "1ms", "skewed_per_minute": 2}}, "capture": {"trace_all": false, "pids": [7]},
@@ -272,7 +278,18 @@ mod tests {
         assert_eq!((trace.rate, trace.skew_ns_min), (0.5, 1_000_000));
         let thresholds = Thresholds { decode_graph_launches_max: 3, ..Thresholds::default() };
         let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
-        assert_eq!(settings.steps.classifier, rules);
+        assert_eq!((settings.steps.classifier, settings.steps.min_confidence), (rules, 0.7));
+        let [rule] = &settings.workloads[..] else { panic!("{:?}", settings.workloads) };
+        let runs = |command: &str| {
+            rule.matches(&event::ProcessInfo {
+                command: command.split(' ').map(str::to_owned).collect(),
+                ..event::ProcessInfo::default()
+            })
+        };
+        assert_eq!(
+            (rule.hint, runs("python train.py"), runs("python serve.py")),
+            (steps::Hint::Training, true, false)
+        );
         assert_eq!((config.capture().trace_all, config.capture().pids), (false, vec![7]));
         assert_eq!((config.capture().detail, settings.detail.trouble_ns), (Detail::one_of(7), 3_000_000_000));
         assert_eq!(Config::default().capture().detail, Detail::HEALTHY);

@@ -14,6 +14,8 @@ use crate::outlier::{Outlier, Times, texts};
 use crate::points::seconds;
 use crate::traced::Traced;
 
+/// The functions named on an outlier that it launched most.
+const KERNELS_MAX: usize = 8;
 /// The maximum number of allocations named on an outlier.
 const OLDEST_MAX: usize = 5;
 
@@ -43,6 +45,12 @@ pub(crate) fn outlier(
         live_bytes: traced.memory.live_bytes(),
         oldest: traced.memory.oldest(OLDEST_MAX),
         calls: traced.calls_within(step.start_ns, step.end_ns),
+        kernels: [
+            traced.functions.name_lanes(step.top_lanes(KERNELS_MAX)),
+            traced
+                .functions
+                .name_lanes(step.unusual_lanes().map(|lane| (lane, step.signature.launches(lane)))),
+        ],
         placement: traced.contexts.parent_and_links(
             step.thread,
             step.start_ns..=step.end_ns,

@@ -16,6 +16,7 @@ mod detail;
 mod discovery;
 mod emit;
 mod errors;
+mod functions;
 mod instruments;
 mod memory;
 mod meters;

@@ -14,8 +14,11 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use probe_abi::{Action, Api, Library, Probe};
 use semconv::{attribute, metric, value};
 
+use crate::functions::LaunchSeries;
 use crate::points::{self, Durations, text};
 
+/// Value of `gpu.cuda.kernel.name` for all functions without a series of their own, as other conventions have it.
+const OTHERS: &str = "_OTHER";
 /// Minimum number of calls of a function with a usual duration.
 const USUAL_CALLS_MIN: u64 = 10;
 /// The maximum number of failed calls of a function that no total includes yet. Above it they stay in the total.
@@ -71,8 +74,22 @@ impl Operations {
         operation.all.median_s()
     }
 
-    /// Returns the metrics of all functions.
-    pub(crate) fn metrics(&self, window: TimeRange) -> Vec<Metric> {
+    /// Returns the number of kernel launches by the libraries of a vendor, estimated ones included.
+    pub(crate) fn launches(&self, of: value::GpuApiVendor) -> u64 {
+        let launches = |(id, operation): (&u16, &Operation)| {
+            let row = probe_abi::row(*id).filter(|row| row.action == Action::Launch && vendor(row) == of)?;
+            (row.api != Api::Collective).then(|| operation.calls.saturating_add(operation.unobserved))
+        };
+        self.rows.iter().filter_map(launches).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the metrics of all functions. `names` are the GPU functions that were launched by the libraries of `vendor`.
+    pub(crate) fn metrics(
+        &self,
+        window: TimeRange,
+        vendor: value::GpuApiVendor,
+        names: Option<&LaunchSeries>,
+    ) -> Vec<Metric> {
         let known = self.rows.iter().filter_map(|(id, o)| Some((probe_abi::row(*id)?, o)));
         // Collectives have their own metrics.
         let known = known.filter(|(row, _)| row.api != Api::Collective);
@@ -81,7 +98,7 @@ impl Operations {
         let made = [
             (metric::GPU_CUDA_OPERATION_COUNT, counts(&known)),
             (metric::GPU_CUDA_OPERATION_ESTIMATED, estimated(&known)),
-            (metric::GPU_CUDA_KERNEL_LAUNCH_CALLS, launches(Action::Launch)),
+            (metric::GPU_CUDA_KERNEL_LAUNCH_CALLS, by_name(launches(Action::Launch), vendor, names)),
             (metric::GPU_CUDA_GRAPH_LAUNCH_CALLS, launches(Action::GraphLaunch)),
         ];
         let sums = made.into_iter().filter(|(_, points)| !points.is_empty());
@@ -185,6 +202,23 @@ fn launches(known: &[(&Probe, &Operation)], action: Action) -> Vec<(Vec<KeyValue
         (vec![text(attribute::GPU_API_VENDOR, vendor.as_str())], points::count(calls))
     };
     calls.into_iter().map(point).collect()
+}
+
+/// Replaces the point of a vendor by one for each name, and one for all others.
+fn by_name(
+    points: Vec<(Vec<KeyValue>, Value)>,
+    of: value::GpuApiVendor,
+    names: Option<&LaunchSeries>,
+) -> Vec<(Vec<KeyValue>, Value)> {
+    let Some(names) = names else { return points };
+    let vendor = text(attribute::GPU_API_VENDOR, of.as_str());
+    let others = Some((OTHERS, names.others)).filter(|(_, launches)| *launches > 0);
+    let named = names.named.iter().map(|(name, launches)| (name.as_str(), *launches)).chain(others);
+    let point = |(name, launches): (&str, u64)| {
+        (vec![vendor.clone(), text(attribute::GPU_CUDA_KERNEL_NAME, name)], points::count(launches))
+    };
+    let of_others = points.iter().filter(|(attributes, _)| !attributes.contains(&vendor)).cloned();
+    of_others.chain(named.map(point)).collect()
 }
 
 /// Returns the kind of wait of a row, if it is a sync call.

@@ -41,6 +41,8 @@ pub(crate) struct Outlier<'a> {
     pub(crate) oldest: Vec<Piece>,
     /// The longest recorded calls.
     pub(crate) calls: Vec<Inside>,
+    /// Functions that the step launched most, and those that are unusual in its phase, with their launches.
+    pub(crate) kernels: [Vec<String>; 2],
     /// The parent and the links of the span.
     pub(crate) placement: SpanPlacement,
     pub(crate) unix: Times,
@@ -119,7 +121,11 @@ impl Outlier<'_> {
         let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
         let reasons: Option<Vec<StringValue>> =
             reasons(step).map(|all| all.into_iter().map(Into::into).collect());
-        let rows: [(&'static str, Option<Value>); 42] = [
+        let [kernels, unusual] = self.kernels.each_ref().map(|all| {
+            let all: Vec<StringValue> = all.iter().map(|kernel| kernel.clone().into()).collect();
+            (!all.is_empty()).then(|| Value::Array(all.into()))
+        });
+        let rows: [(&'static str, Option<Value>); 44] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
@@ -149,6 +155,8 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),
             (attribute::GPU_STEP_GRAPH_THREADS, in_graphs(Counter::GraphThreads)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
+            (attribute::GPU_STEP_KERNELS, kernels),
+            (attribute::GPU_STEP_UNUSUAL_KERNELS, unusual),
             (attribute::GPU_STEP_LAUNCHES, work(Counter::Launches)),
             (attribute::GPU_STEP_OUTLIER, Some(step.outlier.as_str().into())),
             (attribute::GPU_STEP_PHASE, Some(step.phase.as_str().into())),
@@ -183,7 +191,8 @@ impl Outlier<'_> {
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
         let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
-        let rows: [(&'static str, Option<AnyValue>); 22] = [
+        let [kernels, unusual] = self.kernels.each_ref().map(|all| (!all.is_empty()).then(|| texts(all)));
+        let rows: [(&'static str, Option<AnyValue>); 24] = [
             (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
@@ -197,6 +206,8 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_GAP_DURATION, gap),
             (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(AnyValue::from)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
+            (attribute::GPU_STEP_KERNELS, kernels),
+            (attribute::GPU_STEP_UNUSUAL_KERNELS, unusual),
             (attribute::GPU_STEP_OUTLIER, Some(step.outlier.as_str().into())),
             (attribute::GPU_STEP_PHASE, Some(step.phase.as_str().into())),
             (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),

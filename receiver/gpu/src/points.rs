@@ -59,7 +59,17 @@ pub(crate) fn histograms(
     window: TimeRange,
     values: Vec<(Vec<KeyValue>, Durations)>,
 ) -> Metric {
-    let data_points = values.into_iter().map(|(attributes, value)| value.point(window, attributes)).collect();
+    distributions(
+        metric,
+        values.into_iter().map(|(attributes, value)| value.point(window, attributes)).collect(),
+    )
+}
+
+/// Returns a histogram metric with these points.
+pub(crate) fn distributions(
+    metric: semconv::Histogram,
+    data_points: Vec<ExponentialHistogramDataPoint>,
+) -> Metric {
     let histogram = ExponentialHistogram { data_points, aggregation_temporality: CUMULATIVE };
     described(&metric, metric::Data::ExponentialHistogram(histogram))
 }

@@ -22,6 +22,7 @@ use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::contexts::{Contexts, Relation};
 use crate::detail::Calls;
 use crate::errors::error_type;
+use crate::functions::Functions;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
 use crate::model;
@@ -45,6 +46,8 @@ pub(crate) struct Bounds {
     pub(crate) limits: Limits,
     /// The maximum number of ranks with series of their own.
     pub(crate) ranks: usize,
+    /// The maximum number of names of functions with series of their own.
+    pub(crate) kernel_names: usize,
 }
 
 /// State of one phase.
@@ -77,6 +80,8 @@ pub(crate) struct Traced {
     pub(crate) contexts: Contexts,
     pub(crate) relation: Relation,
     pub(crate) overhead: OverheadState,
+    pub(crate) functions: Functions,
+    kernel_names_max: usize,
     operations: Operations,
     meters: Option<Meters>,
     ranks_max: usize,
@@ -118,6 +123,8 @@ impl Traced {
             contexts: Contexts::default(),
             relation: bounds.relation,
             overhead: OverheadState::default(),
+            functions: Functions::default(),
+            kernel_names_max: bounds.kernel_names,
             operations: Operations::default(),
             meters: None,
             ranks_max: bounds.ranks,
@@ -277,9 +284,12 @@ impl Traced {
         let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
         let window = TimeRange { start, time: clock.unix(at_ns).max(start) };
         let mut metrics = self.recorded(at_ns);
-        let counted = self.operations.metrics(window);
+        let vendor = self.vendor();
+        let names = self.functions.launches(self.kernel_names_max, self.operations.launches(vendor));
+        let counted = self.operations.metrics(window, vendor, names.as_ref());
         let counted_names: Vec<String> = counted.iter().map(|m| m.name.clone()).collect();
         metrics.extend(counted);
+        metrics.extend(self.functions.sizes(window));
         metrics.extend(self.overhead.metrics(window));
         metrics.extend(self.unobserved(window));
         let (of_collectives, is_last) =

@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, events_until};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Clocks, Device, Event, ExitStatus, FileCounts, Overhead, ThrottleReason, ThrottleTime};
+use event::{
+    Account, Clocks, Device, Event, ExitStatus, FileCounts, FunctionRecord, FunctionTotal, Overhead,
+    ProcessId, ThrottleReason, ThrottleTime,
+};
 use gpu::Settings;
 use probe_abi::counters::DropReason;
-use probe_abi::record::CountParts;
+use probe_abi::record::{CountParts, Header};
 
 /// Returns the events of a machine on which every finding occurs.
 fn everything() -> Vec<Event> {
@@ -27,6 +30,7 @@ fn everything() -> Vec<Event> {
     server.call("cudaMemsetAsync", US, |c| c.bytes = 4096);
     server.capture();
     server.serve(300, 5 * MS);
+    server.launch_unusual();
     server.decode(40 * MS);
     server.serve(600, 12 * MS);
     server.leak(9, 64 << 20);
@@ -49,6 +53,8 @@ fn everything() -> Vec<Event> {
             (total.unobserved, overhead.process) = (3, total.process);
         }
     }
+    let process = overhead.process;
+    events.extend(functions(process, at_ns));
     events.push(Event::Overhead(Box::new(overhead)));
     events.push(Event::Armed { at_ns, pid: 100, mapped_ns: at_ns - MS });
     events.push(Event::Selection { at_ns, excluded: 2, discarded: 3, unfiltered: 1 });
@@ -56,6 +62,17 @@ fn everything() -> Vec<Event> {
     events.push(Event::Files { at_ns, counts });
     events.push(Event::Discovery { at_ns, follows_mappings: true, mappings_lost: 2, unreached: 1 });
     events
+}
+
+/// Returns a sampled launch and the launches of the first function of a process.
+fn functions(process: ProcessId, at_ns: u64) -> [Event; 2] {
+    let header =
+        Header { pid: process.pid, process_start_ns: process.start_ns, entry_ns: at_ns, ..Header::default() };
+    let (grid, block) = ([8, 1, 1], [128, 1, 1]);
+    [
+        Event::Launch(FunctionRecord { header, grid, block, ..FunctionRecord::default() }),
+        Event::FunctionTotal(FunctionTotal { at_ns, process, ordinal: 0, launches: 9 }),
+    ]
 }
 
 /// Adds a GPU that is throttled at times.

@@ -15,10 +15,26 @@ use std::time::{Duration, Instant};
 
 /// Time for which a caller waits in one turn.
 pub const TURN: Duration = Duration::from_millis(100);
-/// An inspection is not begun if less of the turn is left.
-const PATIENCE_MIN: Duration = Duration::from_millis(20);
-/// Time after which an inspection without an answer is logged.
-const REPORT_AFTER: Duration = Duration::from_millis(500);
+
+/// How long a caller waits for answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Time in one turn.
+    turn: Duration,
+    /// An inspection is not begun if less of the turn is left.
+    least: Duration,
+    /// Time after which an inspection without an answer is logged.
+    report_after: Duration,
+}
+
+impl Patience {
+    /// Waits for [`TURN`], for what usually takes a tenth of a millisecond.
+    pub const USUAL: Patience =
+        Patience { turn: TURN, least: Duration::from_millis(20), report_after: Duration::from_millis(500) };
+    /// Does not wait, for what takes long: all answers are late.
+    pub const NONE: Patience =
+        Patience { turn: Duration::ZERO, least: Duration::ZERO, report_after: Duration::from_secs(30) };
+}
 /// Inspections without an answer.
 const UNANSWERED_MAX: usize = 64;
 const UNANSWERED_OF_USER_MAX: usize = 16;
@@ -88,6 +104,7 @@ struct Unanswered<Q> {
 /// Inspects processes. `Q` says what is inspected of a process; an answer has the same type each time.
 pub struct Inspector<Q> {
     name: &'static str,
+    patience: Patience,
     idle: Option<Worker>,
     unanswered: Vec<Unanswered<Q>>,
     /// Answers that came late.
@@ -103,21 +120,27 @@ pub struct Inspector<Q> {
 impl<Q: Copy + Debug + Ord> Inspector<Q> {
     /// Creates a inspector whose threads have this name.
     pub fn new(name: &'static str) -> Inspector<Q> {
+        Inspector::with(Patience::USUAL, name)
+    }
+
+    /// Creates an inspector with another patience.
+    pub fn with(patience: Patience, name: &'static str) -> Inspector<Q> {
         Inspector {
             name,
+            patience,
             idle: None,
             unanswered: Vec::new(),
             kept: BTreeMap::new(),
             waiting: BTreeSet::new(),
             postponed: BTreeSet::new(),
-            left: TURN,
+            left: patience.turn,
             late: 0,
         }
     }
 
     /// Begins a turn. Returns the processes that had no answer before and can be inspected again.
     pub fn begin_turn(&mut self) -> BTreeSet<u32> {
-        self.left = TURN;
+        self.left = self.patience.turn;
         let mut ready = std::mem::take(&mut self.postponed);
         if self.collect() {
             ready.append(&mut self.waiting);
@@ -157,6 +180,30 @@ impl<Q: Copy + Debug + Ord> Inspector<Q> {
             return Ok(*answer);
         }
         self.ask((pid, user), (question, true), inspect).inspect_err(|why| self.note(pid, *why))
+    }
+
+    /// Begins to inspect a process of a user (uid); [`Inspector::take_kept`] returns the answer. Returns false if it cannot begin
+    /// now.
+    pub fn begin<T: Send + 'static>(
+        &mut self,
+        (pid, user): (u32, u32),
+        question: Q,
+        inspect: impl FnOnce() -> T + Send + 'static,
+    ) -> bool {
+        let has_begun = self.check(pid, user).is_ok();
+        has_begun
+            && match self.ask((pid, user), (question, true), inspect) {
+                Ok(answer) => {
+                    self.kept.insert((pid, question), Box::new(answer));
+                    true
+                }
+                Err(why) => why == NoAnswer::Unanswered,
+            }
+    }
+
+    /// Returns the answer of an inspection that was begun, once it has ended.
+    pub fn take_kept<T: Send + 'static>(&mut self, pid: u32, question: Q) -> Option<T> {
+        self.kept.remove(&(pid, question)).and_then(|kept| kept.downcast().ok()).map(|answer| *answer)
     }
 
     /// Forgets what was asked about a process that has ended.
@@ -207,7 +254,7 @@ impl<Q: Copy + Debug + Ord> Inspector<Q> {
         if self.unanswered.len() >= UNANSWERED_MAX || of_user >= UNANSWERED_OF_USER_MAX {
             return Err(NoAnswer::TooMany);
         }
-        if self.left < PATIENCE_MIN { Err(NoAnswer::Postponed) } else { Ok(()) }
+        if self.left < self.patience.least { Err(NoAnswer::Postponed) } else { Ok(()) }
     }
 
     fn note(&mut self, pid: u32, why: NoAnswer) {
@@ -247,8 +294,9 @@ impl<Q: Copy + Debug + Ord> Inspector<Q> {
     }
 
     fn report(&mut self) {
+        let report_after = self.patience.report_after;
         let overdue = |inspection: &&mut Unanswered<Q>| {
-            !inspection.is_reported && inspection.began.elapsed() >= REPORT_AFTER
+            !inspection.is_reported && inspection.began.elapsed() >= report_after
         };
         for inspection in self.unanswered.iter_mut().filter(overdue) {
             inspection.is_reported = true;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use event::{ProcessId, ProcessInfo};
 
-pub use inspector::{Inspector, NoAnswer};
+pub use inspector::{Inspector, NoAnswer, Patience};
 
 /// Bytes read of any one file of a process.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -27,6 +27,10 @@ const TICK_NS: u64 = 10_000_000;
 /// Variables defined by the environment variable specification of OpenTelemetry.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
+/// The variable by which a process says what it does, and the attribute that has its value.
+const WORKLOAD: &str = "WARPTAP_WORKLOAD";
+const WORKLOAD_ATTRIBUTE: &str = "warptap.workload";
 
 /// Reads at most 4 MiB of a file of /proc.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
@@ -95,6 +99,9 @@ pub fn environment(environ: &[u8]) -> Vec<(String, String)> {
         match variable.split_once('=') {
             Some((SERVICE_NAME, value)) if !value.is_empty() => {
                 attributes.insert(0, ("service.name".to_owned(), cut(value)));
+            }
+            Some((WORKLOAD, value)) if !value.is_empty() => {
+                attributes.insert(0, (WORKLOAD_ATTRIBUTE.to_owned(), cut(value)));
             }
             Some((RESOURCE_ATTRIBUTES, list)) => attributes.extend(pairs(list).take(ITEMS_MAX)),
             _ => {}
@@ -167,6 +174,8 @@ mod tests {
         let found = environment(b"A=b\0OTEL_RESOURCE_ATTRIBUTES=x=1, y = 2,bad,=\0OTEL_SERVICE_NAME=llm\0");
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
         assert_eq!(found, [pair("service.name", "llm"), pair("x", "1"), pair("y", "2")]);
+        let said = environment(b"WARPTAP_WORKLOAD=training\0");
+        assert_eq!(said, [("warptap.workload".to_owned(), "training".to_owned())]);
     }
 
     /// Every process can have megabytes of each, and all of it was kept and exported.

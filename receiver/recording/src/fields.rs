@@ -1,10 +1,12 @@
 //! The fields of everything in a recording, in their order there: append, never insert.
 
 use event::{
-    Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, LauncherEnv, OperationTotal, Overhead,
-    ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
+    Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, FunctionRecord, FunctionTotal, GpuFunction,
+    LauncherEnv, OperationTotal, Overhead, ProcessId, ProcessInfo, ThrottleReason, ThrottleTime,
+    TraceContext, UnderWay,
 };
 use probe_abi::counters::{DropReason, SelfCounter};
+use probe_abi::function::Signature;
 use probe_abi::record::{CallRecord, CountParts, Header, StepRecord};
 
 use crate::codec::{ByteString, CountedWords, Encoder, Encoding, Field, Later, LaterOrNone, Wide};
@@ -33,6 +35,9 @@ fields! {
         at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets, unobserved as Later
     }
     Overhead { at_ns, process, share, attached }
+    GpuFunction { process, at_ns, ordinal, symbol, module, offset }
+    FunctionRecord { header, address, stream, launches, ordinal, shared_bytes, grid, block }
+    FunctionTotal { at_ns, process, ordinal, launches }
 }
 
 /// A field that is 0 in every recording: recordings are made without pins, so that nothing is counted from before.
@@ -56,6 +61,19 @@ impl<const N: usize> Encoding<[CountParts; N]> for LaterParts {
 
     fn take(from: &mut &[u8]) -> Option<[CountParts; N]> {
         if from.is_empty() { Some([CountParts::UNKNOWN; N]) } else { Field::take(from) }
+    }
+}
+
+/// The signature of the launched functions, which earlier versions did not write.
+struct LaterSignature;
+
+impl Encoding<Signature> for LaterSignature {
+    fn put(value: &Signature, out: &mut Encoder) {
+        CountedWords::put(&value.0, out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Signature> {
+        if from.is_empty() { Some(Signature::default()) } else { CountedWords::take(from).map(Signature) }
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) mod kind {
     pub(crate) const DISCOVERY: u16 = 33;
     pub(crate) const FILES: u16 = 35;
     pub(crate) const SELECTION: u16 = 34;
+    pub(crate) const FUNCTION: u16 = 36;
+    pub(crate) const LAUNCH: u16 = 37;
+    pub(crate) const FUNCTION_TOTAL: u16 = 38;
 }
 
 /// Appends the fields of an event and returns its kind.
@@ -48,6 +51,9 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
         Event::Overhead(overhead) => fields(kind::OVERHEAD, overhead.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
+        Event::Function(function) => fields(kind::FUNCTION, function.as_ref(), out),
+        Event::Launch(launch) => fields(kind::LAUNCH, launch, out),
+        Event::FunctionTotal(total) => fields(kind::FUNCTION_TOTAL, total, out),
         Event::Armed { at_ns, pid, mapped_ns } => fields(kind::ARMED, &(*at_ns, (*pid, *mapped_ns)), out),
         Event::Discovery { at_ns, follows_mappings, mappings_lost, unreached } => {
             let counts = [u64::from(*follows_mappings), *mappings_lost, *unreached];
@@ -105,6 +111,9 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
         kind::OVERHEAD => Field::take(from).map(|overhead| Event::Overhead(Box::new(overhead))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
+        kind::FUNCTION => Field::take(from).map(|function| Event::Function(Box::new(function))),
+        kind::LAUNCH => Field::take(from).map(Event::Launch),
+        kind::FUNCTION_TOTAL => Field::take(from).map(Event::FunctionTotal),
         kind::ARMED => {
             Field::take(from).map(|(at_ns, (pid, mapped_ns))| Event::Armed { at_ns, pid, mapped_ns })
         }

@@ -23,10 +23,10 @@ pub use self::writer::Writer;
 /// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"\x89WTAP\r\n\x1a";
 /// The format's version, major and minor.
-pub const VERSION: (u16, u16) = (1, 4);
+pub const VERSION: (u16, u16) = (1, 5);
 /// Maximum payload of a frame, bytes.
 pub const FRAME_MAX: u32 = 8 << 20;
-/// Maximum length of a list; longer ones are cut.
+/// Maximum length of a list in an event; longer ones are cut.
 pub const LIST_MAX: usize = 256;
 
 /// The architecture of a machine.

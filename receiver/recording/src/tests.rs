@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::fold::COUNTERS;
+use probe_abi::function::{SIGNATURE, Signature};
 use probe_abi::record::{CallRecord, CountParts, Header, StepRecord};
 use proptest::prelude::*;
 
@@ -14,8 +15,9 @@ use super::codec::{Encoder, Field as _};
 use super::frames::{self, kind};
 use super::*;
 use event::{
-    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, FileCounts, LauncherEnv,
-    OperationTotal, Overhead, ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
+    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, FileCounts, FunctionRecord,
+    FunctionTotal, GpuFunction, LauncherEnv, OperationTotal, Overhead, ProcessId, ProcessInfo,
+    ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 
 fn info() -> Info {
@@ -51,8 +53,8 @@ fn header() -> impl Strategy<Value = Header> {
 }
 
 fn step() -> impl Strategy<Value = Event> {
-    (header(), any::<[u64; 10]>(), any::<(u32, i32)>(), any::<[u64; COUNTERS]>()).prop_map(
-        |(header, n, (first_tid, device), work)| {
+    (header(), any::<[u64; 10]>(), any::<(u32, i32)>(), any::<([u64; COUNTERS], [u64; SIGNATURE])>())
+        .prop_map(|(header, n, (first_tid, device), (work, signature))| {
             Event::Step(StepRecord {
                 header,
                 stream: n[0],
@@ -66,10 +68,42 @@ fn step() -> impl Strategy<Value = Event> {
                 first_tid,
                 device,
                 work,
+                signature: Signature(signature),
                 ..StepRecord::default()
+            })
+        })
+}
+
+fn function() -> impl Strategy<Value = Event> {
+    let texts = [".{0,40}", ".{0,20}"];
+    (process(), any::<(u64, u32, u64)>(), texts).prop_map(
+        |(process, (at_ns, ordinal, offset), [symbol, module])| {
+            Event::Function(Box::new(GpuFunction { process, at_ns, ordinal, symbol, module, offset }))
+        },
+    )
+}
+
+fn launch() -> impl Strategy<Value = Event> {
+    (header(), any::<([u64; 3], [u32; 2], [[u32; 3]; 2])>()).prop_map(
+        |(header, ([address, stream, launches], [ordinal, shared_bytes], [grid, block]))| {
+            Event::Launch(FunctionRecord {
+                header,
+                address,
+                stream,
+                launches,
+                ordinal,
+                shared_bytes,
+                grid,
+                block,
             })
         },
     )
+}
+
+fn function_total() -> impl Strategy<Value = Event> {
+    (process(), any::<(u64, u32, u64)>()).prop_map(|(process, (at_ns, ordinal, launches))| {
+        Event::FunctionTotal(FunctionTotal { at_ns, process, ordinal, launches })
+    })
 }
 
 fn call() -> impl Strategy<Value = Event> {
@@ -232,6 +266,9 @@ fn event() -> impl Strategy<Value = Event> {
         launcher(),
         operation(),
         overhead(),
+        function(),
+        launch(),
+        function_total(),
         account(),
         any::<(u64, u32, u64)>().prop_map(|(at_ns, pid, mapped_ns)| Event::Armed { at_ns, pid, mapped_ns }),
         any::<(u64, bool, u64, u64)>().prop_map(|(at_ns, follows_mappings, mappings_lost, unreached)| {
@@ -313,13 +350,13 @@ fn uncommon() -> Vec<Event> {
 }
 
 #[test]
-fn bytes_stay_those_of_version_1_4() {
+fn bytes_stay_those_of_version_1_5() {
     let mut writer = Writer::begin(Vec::new(), &Info::default()).unwrap();
     let grows = |event: &&Event| matches!(event, Event::Process(_) | Event::Step(_) | Event::Account(_));
     let (sample, uncommon) = (sample(), uncommon());
     sample.iter().chain(&uncommon).filter(|e| !grows(e)).for_each(|event| writer.write(event).unwrap());
     let bytes = writer.finish().unwrap();
-    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 4), 1063, 1_119_189_559));
+    assert_eq!((VERSION, bytes.len(), crc32fast::hash(&bytes)), ((1, 5), 1063, 1_119_189_559));
     // Later versions append the fields that are new in them.
     let hash = |event: &Event, length: usize| {
         let mut out = Encoder::new(LIST_MAX);

@@ -6,6 +6,7 @@ use super::frames::{self, Counts, kind};
 use super::{Info, LIST_MAX, MAGIC, VERSION};
 use crate::codec::{Encoder, Field};
 use event::Event;
+use probe_abi::record::ROWS;
 
 /// A writer of events to a buffered output. Without [`Writer::finish`] the recording has no end frame, which readers
 /// report as truncation.
@@ -24,13 +25,13 @@ impl<W: Write> Writer<W> {
     pub fn begin(mut output: W, info: &Info) -> io::Result<Writer<W>> {
         output.write_all(&MAGIC)?;
         output.write_all(&VERSION.0.to_le_bytes())?;
-        let mut writer = Writer { output, frame: Encoder::new(LIST_MAX), counts: Counts::default() };
+        let mut writer = Writer { output, frame: Encoder::new(ROWS), counts: Counts::default() };
         writer.frame(|out| {
             VERSION.1.put(out);
             info.put(out);
             kind::HEADER
         })?;
-        Ok(writer)
+        Ok(Writer { frame: Encoder::new(LIST_MAX), ..writer })
     }
 
     /// Writes an event. Texts and lists above the bounds of the format are cut, which the end frame counts.

@@ -96,7 +96,9 @@ impl Layout {
             ArgumentRole::Stream => self.push(r.stream),
             ArgumentRole::Handle => self.push(r.handle),
             ArgumentRole::Graph => self.push(r.graph),
-            ArgumentRole::Bytes | ArgumentRole::Elements(_) => self.push(r.bytes[0].wrapping_mul(r.bytes[1])),
+            ArgumentRole::Bytes | ArgumentRole::Name | ArgumentRole::Elements(_) => {
+                self.push(r.bytes[0].wrapping_mul(r.bytes[1]))
+            }
             ArgumentRole::Width | ArgumentRole::WidthElements(_) => self.push(r.bytes[0]),
             ArgumentRole::Height => self.push(r.bytes[1]),
             ArgumentRole::Kind => self.push(r.kind),

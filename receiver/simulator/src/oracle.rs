@@ -122,6 +122,12 @@ pub struct CallLine {
     pub direction: u32,
     /// Threads that a launch starts.
     pub threads: u64,
+    /// Address or handle of the function that is launched or registered; 0 for none.
+    #[serde(default)]
+    pub kernel: u64,
+    /// Name of that function in the script; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Time before the call.
     pub entry_ns: u64,
     /// Time after the call.

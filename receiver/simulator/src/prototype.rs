@@ -40,6 +40,8 @@ pub enum ArgumentRole {
     Height,
     /// A `cudaMemcpyKind`.
     Kind,
+    /// A pointer to the name of a function that is registered, in place of the bytes.
+    Name,
     /// A pointer to 3D copy parameters, with the extent at this offset.
     Params(u16),
     /// A number of elements of this many bytes each.
@@ -70,7 +72,7 @@ impl ArgumentRole {
 
 use ArgumentRole::{
     AreaParams, Block, Block3, Bytes, Config, Elements, Graph, Grid, Grid3, Handle, Height, Kernel, Kind,
-    Other, Out, Params, Stream, Threads3, Width, WidthElements,
+    Name, Other, Out, Params, Stream, Threads3, Width, WidthElements,
 };
 
 const LAUNCH: &[ArgumentRole] = &[Kernel, Grid, Block, Other, Other, Stream];
@@ -94,6 +96,8 @@ const OUT_BYTES_OTHER: &[ArgumentRole] = &[Out, Bytes, Other];
 const OUT_GRAPH_OTHER: &[ArgumentRole] = &[Out, Graph, Other];
 const NODE_GRAPH: &[ArgumentRole] = &[Other, Graph, Other, Other, Other];
 const NODE_GRAPH_DATA: &[ArgumentRole] = &[Other, Graph, Other, Other, Other, Other];
+const OUT_OTHER_BYTES: &[ArgumentRole] = &[Out, Other, Bytes];
+const REGISTER: &[ArgumentRole] = &[Other, Kernel, Other, Name, Other, Other, Other, Other, Other, Other];
 const STREAM: &[ArgumentRole] = &[Stream];
 const STREAM_HANDLE_OTHER: &[ArgumentRole] = &[Stream, Handle, Other];
 const STREAM_OTHER: &[ArgumentRole] = &[Stream, Other];
@@ -102,6 +106,8 @@ const STREAM_OUT: &[ArgumentRole] = &[Stream, Out];
 
 /// Prototypes sorted by symbol. A twin has that of its row.
 static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
+    ("__cudaRegisterFunction", REGISTER),
+    ("__hipRegisterFunction", REGISTER),
     ("cuCtxSynchronize", &[]),
     ("cuEventCreate", OUT_OTHER),
     ("cuEventDestroy_v2", HANDLE),
@@ -119,9 +125,11 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cuGraphInstantiateWithFlags", OUT_GRAPH_OTHER),
     ("cuGraphInstantiateWithParams", OUT_GRAPH_OTHER),
     ("cuGraphLaunch", HANDLE_STREAM),
+    ("cuKernelGetFunction", OUT_BYTES),
     ("cuLaunchCooperativeKernel", &[Kernel, Grid3, Block3, Other, Stream, Other]),
     ("cuLaunchKernel", DRIVER_LAUNCH),
     ("cuLaunchKernelEx", &[Config, Kernel, Other, Other]),
+    ("cuLibraryGetKernel", OUT_OTHER_BYTES),
     ("cuMemAllocAsync", &[Out, Bytes, Stream]),
     ("cuMemAllocFromPoolAsync", &[Out, Bytes, Other, Stream]),
     ("cuMemAllocHost_v2", OUT_BYTES),
@@ -170,6 +178,7 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cuMemsetD32_v2", &[Other, Other, Elements(4)]),
     ("cuMemsetD8Async", &[Other, Other, Bytes, Stream]),
     ("cuMemsetD8_v2", &[Other, Other, Bytes]),
+    ("cuModuleGetFunction", OUT_OTHER_BYTES),
     ("cuStreamBeginCaptureToGraph", STREAM_GRAPH),
     ("cuStreamBeginCapture_v2", STREAM_OTHER),
     ("cuStreamCreate", OUT_BYTES),
@@ -190,6 +199,7 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cudaFree", HANDLE),
     ("cudaFreeAsync", HANDLE_STREAM),
     ("cudaFreeHost", HANDLE),
+    ("cudaGetFuncBySymbol", OUT_BYTES),
     ("cudaGraphAddChildGraphNode", NODE_GRAPH),
     ("cudaGraphAddKernelNode", NODE_GRAPH),
     ("cudaGraphAddNode", NODE_GRAPH_DATA),
@@ -206,6 +216,7 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cudaLaunchCooperativeKernel", LAUNCH),
     ("cudaLaunchKernel", LAUNCH),
     ("cudaLaunchKernelExC", &[Config, Kernel, Other]),
+    ("cudaLibraryGetKernel", OUT_OTHER_BYTES),
     ("cudaMalloc", OUT_BYTES),
     ("cudaMallocAsync", &[Out, Bytes, Stream]),
     ("cudaMallocFromPoolAsync", &[Out, Bytes, Other, Stream]),
@@ -258,6 +269,7 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("hipFree", HANDLE),
     ("hipFreeAsync", HANDLE_STREAM),
     ("hipFreeHost", HANDLE),
+    ("hipGetFuncBySymbol", OUT_BYTES),
     ("hipGraphAddChildGraphNode", NODE_GRAPH),
     ("hipGraphAddKernelNode", NODE_GRAPH),
     ("hipGraphAddNode", NODE_GRAPH),
@@ -309,6 +321,7 @@ static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("hipMemsetD32Async", &[Other, Other, Elements(4), Stream]),
     ("hipMemsetD8", &[Other, Other, Bytes]),
     ("hipMemsetD8Async", &[Other, Other, Bytes, Stream]),
+    ("hipModuleGetFunction", OUT_OTHER_BYTES),
     ("hipModuleLaunchKernel", DRIVER_LAUNCH),
     ("hipSetDevice", HANDLE),
     ("hipStreamBeginCapture", STREAM_OTHER),

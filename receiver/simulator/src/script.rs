@@ -28,11 +28,12 @@
 //! | `api` | cuda, driver or hip | the API whose functions are called; only in the first line, default cuda |
 //! | `stream` | name, `blocking` | creates a stream that does not synchronize with the legacy default stream, or with `blocking` one that does; outside of threads, before the threads start |
 //! | `event` | name, `ring=N` | creates an event, or a ring of N events recorded in turn |
+//! | `function` | name, `lookup` or `symbol` | registers a function, looks it up by name, or uses one of the player's own functions; outside of threads |
 //! | `graph` | name, stream, `nodes=N grid= block=` | creates an executable graph by capturing N launches |
 //! | `capture` | stream | begins a capture: enqueued work is not run |
 //! | `instantiate` `update` | graph, stream | ends the capture that began on the stream, and instantiates or updates the graph |
 //! | `destroy` | name | destroys a stream, event or graph |
-//! | `launch` `launchex` | stream, `grid=8x4x1 block=256 kernels=40` | launches a kernel, N different ones in turn |
+//! | `launch` `launchex` | stream, `grid=8x4x1 block=256 kernels=40` | launches a kernel, N different ones in turn, or with `kernel=` a named function |
 //! | `graphlaunch` | graph, stream | launches a graph |
 //! | `copy` | h2d, d2h, d2d, h2h or default; size; stream | copies; without a stream, by the blocking function |
 //! | `fill` | size, stream | sets memory |
@@ -110,6 +111,8 @@ pub struct Script {
     pub events: Vec<(String, usize)>,
     /// Names of graphs.
     pub graphs: Vec<String>,
+    /// Names of functions.
+    pub functions: Vec<String>,
     /// Names of allocations.
     pub buffers: Vec<String>,
     /// Names of signals.
@@ -160,6 +163,13 @@ pub enum ScriptAction {
     },
     /// Creates an event, or all events of a ring.
     MakeEvent(usize),
+    /// Makes a function known under its name.
+    NameFunction {
+        /// Index of the function.
+        function: usize,
+        /// How the library learns its name.
+        naming: Naming,
+    },
     /// Creates an executable graph by capture.
     MakeGraph {
         /// Index of the graph.
@@ -223,6 +233,17 @@ pub enum ScriptAction {
     Exec(String),
 }
 
+/// How the library, or the agent, learns the name of a function.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Naming {
+    /// It is registered with the runtime.
+    Register,
+    /// It is looked up by its name in a module.
+    Lookup,
+    /// It is a function of the player's executable, which has a symbol.
+    Symbol,
+}
+
 /// The object of a call other than its stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Object {
@@ -265,6 +286,8 @@ pub struct CallSpec {
     pub kernels: u64,
     /// Number that distinguishes this line's kernels from those of other lines.
     pub kernel: u64,
+    /// Index of the named function that is launched instead.
+    pub named: Option<usize>,
     /// Device time, ns; `None` for the default of the device model.
     pub gpu: Option<ValueRange>,
     /// CPU time in the call, ns.
@@ -292,6 +315,7 @@ impl CallSpec {
             block: [1; 3],
             kernels: 1,
             kernel: 0,
+            named: None,
             gpu: None,
             host: ValueRange::just(0),
             blocks: None,

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use event::{Event, EventSource};
 use probe_abi::fold::Counter;
+use probe_abi::record::flag;
 use simulator::model::call::StubFunction;
 use simulator::oracle::{self, CallLine, Line, StepLine};
 use simulator::player::Player;
@@ -399,12 +400,18 @@ fn shapes_of_file(trace: Trace) -> Vec<Shape> {
     let mut events = Vec::new();
     let mut source = trace.into_events();
     while source.read(&mut events).unwrap() {}
-    let counters = [Counter::Launches, Counter::GraphLaunches, Counter::Threads, Counter::Copies];
     let steps = events.iter().filter_map(|e| if let Event::Step(step) = e { Some(step) } else { None });
-    steps
-        .filter(|s| s.header.flags & probe_abi::record::flag::UNFINISHED == 0)
-        .map(|s| (s.stream, counters.map(|c| s.work[c as usize])))
-        .collect()
+    let (mut open, mut shapes) = (BTreeMap::new(), Vec::new());
+    for step in steps.filter(|s| s.header.flags & flag::UNFINISHED == 0) {
+        let work: &mut [u64; 4] = open.entry(step.stream).or_default();
+        let counters = [Counter::Launches, Counter::GraphLaunches, Counter::Threads, Counter::Copies];
+        work.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += step.work[counter as usize]);
+        // The player calls from one thread, so that no iteration ends without a sync call.
+        if step.header.flags & flag::ITERATION == 0 {
+            shapes.extend(open.remove(&step.stream).map(|work| (step.stream, work)));
+        }
+    }
+    shapes
 }
 
 #[test]

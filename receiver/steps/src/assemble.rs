@@ -10,16 +10,22 @@
 //! process's own segments and on time.
 
 use probe_abi::Action;
+use probe_abi::fold::Counter;
 
 use crate::mode::{Bursts, Mode};
+use crate::phase::Hint;
 use crate::segment::{Group, Segment};
 use crate::settings::Joining;
-use crate::shape::{Form, Shape, StepWork};
+use crate::shape::StepWork;
 
 /// Pending steps, each on its own streams. When full, the oldest is completed.
 const PENDING: usize = 8;
 /// Deferred segments by which the list grows: doubling would waste memory.
 const DEFERRED_MORE: usize = 8;
+/// The most calls that read a loss.
+const LOSS_MAX: u64 = 16;
+/// The size of an iteration in those of the last one from which its end was missed.
+const ITERATION_FACTOR: u64 = 3;
 /// Segments between reviews of the mode.
 const REVIEW: u32 = 16;
 
@@ -40,6 +46,11 @@ pub(crate) struct Assembler {
     deferred: Vec<Segment>,
     pending: Vec<Group>,
     iteration: Iteration,
+    /// Segments that no sync call ended, of a process that serves: the beginning of the next one of their stream.
+    marks: Vec<Segment>,
+    hint: Option<Hint>,
+    /// False if the process is known to generate no tokens.
+    generates: bool,
 }
 
 /// The open training iteration, and the end of the one before.
@@ -48,6 +59,8 @@ struct Iteration {
     open: Option<Group>,
     last_end_ns: u64,
     last_row: Option<u16>,
+    /// Calls of the last iteration that enqueued.
+    last_enqueues: u64,
 }
 
 impl Assembler {
@@ -60,7 +73,20 @@ impl Assembler {
             deferred: Vec::new(),
             pending: Vec::new(),
             iteration: Iteration::default(),
+            marks: Vec::new(),
+            hint: None,
+            generates: true,
         }
+    }
+
+    /// Sets whether the process may generate tokens. A pass of one that does not returns more than a few bytes.
+    pub(crate) fn set_generates(&mut self, generates: bool) {
+        self.generates = generates;
+    }
+
+    /// Sets what the user says of the process.
+    pub(crate) fn set_hint(&mut self, hint: Option<Hint>) {
+        self.hint = hint;
     }
 
     /// Adds the next segment, in the order in which sync calls return.
@@ -102,15 +128,27 @@ impl Assembler {
         if self.mode == Mode::Undecided {
             self.decide(out);
         }
+        self.flush_marks(out);
+        self.join_look_ups();
         self.release(|_| true, out);
+        let is_whole =
+            |open: &Group| open.work.of(Counter::Enqueues) >= self.iteration.last_enqueues.div_ceil(2);
+        let is_only = self.iteration.last_row.is_none();
         match self.iteration.open.take() {
-            // The only iteration: an incomplete step is better than none.
-            Some(open) if self.iteration.last_row.is_none() => {
+            // The only iteration, or one whose end is not marked: an incomplete step is better than none.
+            Some(open) if is_only || self.bursts.is_marked() && is_whole(&open) => {
                 out.push(Assembled { group: open, mode: self.mode });
                 0
             }
             Some(open) => u64::from(open.segments),
             None => 0,
+        }
+    }
+
+    /// Makes steps of segments that no sync call followed.
+    fn flush_marks(&mut self, out: &mut Vec<Assembled>) {
+        for mark in std::mem::take(&mut self.marks) {
+            self.serve_whole(&mark, out);
         }
     }
 
@@ -140,6 +178,11 @@ impl Assembler {
     }
 
     fn read_mode(&self) -> Mode {
+        match self.hint {
+            Some(Hint::Training) => return Mode::Training { confidence: 1.0 },
+            Some(Hint::Inference | Hint::Forward) => return Mode::Serving,
+            None => {}
+        }
         self.bursts.training().map_or(Mode::Serving, |confidence| Mode::Training { confidence })
     }
 
@@ -158,6 +201,7 @@ impl Assembler {
             same => same,
         };
         if next != self.mode {
+            self.flush_marks(out);
             self.pending.extend(self.iteration.open.take());
             self.release(|_| true, out);
             self.mode = next;
@@ -165,31 +209,74 @@ impl Assembler {
     }
 
     fn serve(&mut self, segment: &Segment, out: &mut Vec<Assembled>) {
-        let lead = self.take_lead(segment);
+        if segment.is_mark() && self.marks.len() < PENDING {
+            return self.marks.push(*segment);
+        }
+        let mut whole = *segment;
+        while let Some(at) = self.marks.iter().rposition(|mark| mark.stream == segment.stream) {
+            whole.begin_with(&self.marks.remove(at));
+        }
+        self.serve_whole(&whole, out);
+    }
+
+    fn serve_whole(&mut self, segment: &Segment, out: &mut Vec<Assembled>) {
+        let leads = self.take_leads(segment);
         let at = match self.pending.iter().position(|g| g.sync_call == segment.sync_call()) {
             Some(at) => {
                 self.pending[at].join_same_call(segment);
                 at
             }
-            None => match self.trails(segment).filter(|_| lead.is_none()) {
+            None => match self.trails(segment).filter(|_| leads.is_empty()) {
                 Some(at) => return self.pending[at].join_later(segment),
                 None => {
-                    self.release(|g| g.has_stream(segment.stream), out);
-                    self.append(Group::of(segment), out);
+                    self.begin_step(segment, out);
                     self.pending.len() - 1
                 }
             },
         };
-        if let Some(lead) = lead {
-            self.pending[at].begin_with(&lead);
-        }
+        leads.iter().for_each(|lead| self.pending[at].begin_with(lead));
     }
 
-    /// Removes the pending beginning of the step that this segment continues.
-    fn take_lead(&mut self, segment: &Segment) -> Option<Group> {
-        let is_lead =
-            |g: &Group| g.leads() && g.has_stream(segment.stream) && g.sync_call != segment.sync_call();
-        self.pending.iter().position(is_lead).map(|at| self.pending.remove(at))
+    /// Adds a step. The earlier ones of its stream are complete, unless it looks a value up: then it is known with the next
+    /// segment which of its neighbours it belongs to.
+    fn begin_step(&mut self, segment: &Segment, out: &mut Vec<Assembled>) {
+        let group = Group::of(segment);
+        if !group.is_look_up() {
+            self.join_look_ups();
+            self.release(|g| g.has_stream(segment.stream), out);
+        }
+        self.append(group, out);
+    }
+
+    /// Removes the pending beginnings of the step that this segment continues, the last first.
+    fn take_leads(&mut self, segment: &Segment) -> Vec<Group> {
+        let (mut leads, mut start_ns, generates) = (Vec::new(), segment.start_ns(), self.generates);
+        let mut at = self.pending.len();
+        while at > 0 {
+            at -= 1;
+            let group = &self.pending[at];
+            if !group.has_stream(segment.stream) || group.sync_call == segment.sync_call() {
+                continue;
+            }
+            if !group.leads_to(segment, start_ns, generates) {
+                break;
+            }
+            start_ns = group.start_ns;
+            leads.push(self.pending.remove(at));
+        }
+        leads
+    }
+
+    /// Joins values that were looked up, and that no larger work followed, to the step before them.
+    fn join_look_ups(&mut self) {
+        let mut at = self.pending.len();
+        while at > 1 {
+            at -= 1;
+            if self.pending[at].ends(&self.pending[at - 1]) {
+                let tail = self.pending.remove(at);
+                self.pending[at - 1].join_later(&tail.main);
+            }
+        }
     }
 
     /// Returns the pending step that this segment belongs to: its sync call did not wait after the end of that step, nothing
@@ -197,7 +284,7 @@ impl Assembler {
     /// end of asynchronous scheduling.
     fn trails(&self, segment: &Segment) -> Option<usize> {
         let record = &segment.record;
-        if segment.is_unfinished() || Group::of(segment).leads() {
+        if segment.is_unfinished() || Group::of(segment).leads_ahead() {
             return None;
         }
         let of_stream = || {
@@ -214,7 +301,7 @@ impl Assembler {
     }
 
     fn train(&mut self, segment: &Segment, out: &mut Vec<Assembled>) {
-        if self.extend_last(segment) {
+        if self.extend_last(segment) || self.read_loss(segment) {
             return;
         }
         self.release(|_| true, out);
@@ -225,12 +312,44 @@ impl Assembler {
             Some(open) => with(open, |g| g.join_later(segment)),
         };
         let open = with(open, |g| g.start_no_earlier_than(last_end_ns));
-        if segment.record.process_enqueued_since_sync < self.bursts.largest().div_ceil(2) {
+        if !self.ends_iteration(&open, segment) {
             self.iteration.open = Some(open);
             return;
         }
+        self.iteration.last_enqueues = open.work.of(Counter::Enqueues);
         self.append(self.end_iteration(open, segment), out);
         self.iteration.last_row = Some(segment.record.header.row);
+    }
+
+    /// Returns true if the segment ends the open iteration: with a wait for most of the work where each iteration has one,
+    /// otherwise where its end is inferred, or where the iteration grows beyond all measure.
+    fn ends_iteration(&self, open: &Group, segment: &Segment) -> bool {
+        let is_bulk = segment.record.process_enqueued_since_sync >= self.bursts.largest().div_ceil(2);
+        if self.bursts.is_synced() {
+            return is_bulk && !segment.is_mark();
+        }
+        if !self.bursts.is_marked() {
+            return segment.is_mark() || is_bulk;
+        }
+        let most = self.iteration.last_enqueues.saturating_mul(ITERATION_FACTOR);
+        segment.is_mark() || most > 0 && open.work.of(Counter::Enqueues) > most
+    }
+
+    /// Extends an iteration whose end was inferred by the sync call in which its loss is read.
+    fn read_loss(&mut self, segment: &Segment) -> bool {
+        let work = StepWork(segment.record.work);
+        let is_read = work.of(Counter::BytesFromDevice) > 0
+            && work.of(Counter::BytesToDevice) == 0
+            && segment.enqueues() <= LOSS_MAX;
+        let is_closed = self.iteration.open.is_none();
+        match self.pending.last_mut().filter(|last| last.is_end_inferred && is_read && is_closed) {
+            Some(last) => {
+                last.join_later(segment);
+                self.iteration.last_end_ns = last.end_ns;
+                true
+            }
+            None => false,
+        }
     }
 
     /// Extends the last iteration by another stream of its sync call, or by a sync call without new work.
@@ -291,16 +410,12 @@ fn due_ns(joining: &Joining, group: &Group) -> u64 {
 /// happens to end at the same time.
 fn is_after(segment: &Segment, group: &Group) -> bool {
     segment.record.process_enqueued_since_sync == 0
-        && (segment.sync_call().tid == group.sync_call.tid || is_copies(segment))
-}
-
-fn is_copies(segment: &Segment) -> bool {
-    Shape::of(&StepWork(segment.record.work)).form == Form::Copies
+        && (segment.sync_call().tid == group.sync_call.tid || segment.is_copies())
 }
 
 /// Returns true for a copy of the result on its own stream that another thread waited for when the step ended.
 fn is_concurrent_copy(segment: &Segment, group: &Group) -> bool {
-    is_copies(segment) && segment.entry_ns() < group.closed_ns && group.closed_ns <= segment.end_ns()
+    segment.is_copies() && segment.entry_ns() < group.closed_ns && group.closed_ns <= segment.end_ns()
 }
 
 fn with(mut group: Group, change: impl FnOnce(&mut Group)) -> Group {

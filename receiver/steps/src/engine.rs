@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use event::{CallRecord, Event, ProcessId, StepRecord};
+use event::{CallRecord, Event, GpuFunction, ProcessId, StepRecord};
 use probe_abi::Action;
 
 use crate::assemble::Assembled;
 use crate::baseline_cache::BaselineCache;
 use crate::finding::{Finding, StepTally};
 use crate::gpu_attribution::GpuAttribution;
+use crate::phase::Hint;
 use crate::process::{ASSEMBLED, Process};
 use crate::settings::Settings;
 
@@ -61,10 +62,18 @@ impl Engine {
             Event::Call(call) => self.call(call, out),
             Event::Process(info) => self.describe(info, out),
             Event::LauncherEnv(env) => self.launched(env),
+            Event::Function(function) => self.function(function, out),
             Event::Exit { process, .. } => self.exit(*process, out),
             _ => {}
         }
         self.gpus.observe(event, out);
+    }
+
+    /// Sets what the user says of a process; unknown processes are ignored. Its phases and the assembly of its steps follow.
+    pub fn set_hint(&mut self, process: ProcessId, hint: Option<Hint>) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.set_hint(hint);
+        }
     }
 
     /// Records that a process waited for ranks that had not arrived at a collective, from `from_ns` to `to_ns`. Must be
@@ -121,6 +130,13 @@ impl Engine {
         }
         let process = self.processes.entry(id).or_insert_with(|| Box::new(Process::new(id, &self.settings)));
         process.used = self.tick;
+    }
+
+    fn function(&mut self, function: &GpuFunction, out: &mut Vec<Finding>) {
+        self.touch(function.process, out);
+        if let Some(process) = self.processes.get_mut(&function.process) {
+            process.add_function(function);
+        }
     }
 
     fn call(&mut self, call: &CallRecord, out: &mut Vec<Finding>) {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use event::{ProcessId, ThrottleReason};
 use probe_abi::fold::mix;
+use probe_abi::function::{LANES, Signature};
 use probe_abi::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 pub use semconv::value::GpuStepGpuCertainty as Certainty;
 
@@ -93,6 +94,12 @@ pub struct Step {
     pub duration_ns: u64,
     /// The work enqueued.
     pub work: StepWork,
+    /// Launches by lane ([`probe_abi::function`]): of one function each in processes of few functions. Lists of lanes are
+    /// [`Step::top_lanes`] and [`Step::unusual_lanes`].
+    pub signature: Signature,
+    /// Lanes, one bit each, that the step launched and the steps of its phase usually do not; 0 before their usual lanes are
+    /// known.
+    pub unusual: u64,
     /// Segments that the step was assembled from.
     pub segments: u32,
     /// Increases of the thread counters, by [`ThreadCounter`].
@@ -104,9 +111,11 @@ pub struct Step {
     pub is_start_known: bool,
     /// True if no sync call ended it, but the end of its stream, process or source. Such a step is never judged.
     pub is_unfinished: bool,
+    /// True if no sync call ended it: it is a training iteration that ended where the next one began, with an enqueue.
+    pub is_end_inferred: bool,
     /// Inferred phase of the step.
     pub phase: Phase,
-    /// The confidence in the phase, 0 to 1.
+    /// The confidence in the phase, 0 to 1: the share of labels of this confidence that are right.
     pub confidence: f64,
     /// The baseline it was compared with; `None` during the warm-up and for unfinished steps.
     pub baseline: Option<BaselineLevel>,
@@ -163,6 +172,21 @@ impl Step {
     /// Returns the quantities in which causes are found, without throttling.
     pub(crate) fn facts(&self) -> StepFacts {
         StepFacts::of(self)
+    }
+
+    /// Returns the lanes with most launches and their launches, most first, at most `count`.
+    pub fn top_lanes(&self, count: usize) -> Vec<(u32, u64)> {
+        let launches = |lane| (lane, self.signature.launches(lane));
+        let mut lanes: Vec<_> = (0..LANES).map(launches).filter(|(_, launches)| *launches > 0).collect();
+        lanes.sort_by_key(|(lane, launches)| (std::cmp::Reverse(*launches), *lane));
+        lanes.truncate(count);
+        lanes
+    }
+
+    /// Returns the lanes that the step launched and the steps of its phase usually do not, sorted.
+    pub fn unusual_lanes(&self) -> impl Iterator<Item = u32> + use<> {
+        let unusual = self.unusual;
+        (0..LANES).filter(move |lane| unusual & 1 << lane != 0)
     }
 
     /// Returns the increase of a thread counter.

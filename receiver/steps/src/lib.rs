@@ -39,6 +39,8 @@ mod engine;
 mod finding;
 mod gpu_attribution;
 mod identity;
+mod kernels;
+mod lanes;
 mod mode;
 mod peer_waits;
 pub mod phase;
@@ -61,7 +63,7 @@ pub use crate::finding::{
     BaselineShift, Certainty, EventId, Finding, Gpu, Increase, Step, StepTally, Throttled,
 };
 pub use crate::identity::WorkloadId;
-pub use crate::phase::{Classifier, Phase, PhaseLabel, Rules, RulesError, Thresholds};
+pub use crate::phase::{Classifier, Hint, Phase, PhaseLabel, Rules, RulesError, Thresholds};
 pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
 pub use crate::shape::StepWork;

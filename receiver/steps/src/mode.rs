@@ -22,6 +22,8 @@ const FOREIGN: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 const ONE_WAITS_MIN: f64 = 0.9;
 /// The least work, in calls, for a decision.
 const ENQUEUES_MIN: f64 = 32.0;
+/// Inferred ends of iterations that are a sign of training.
+const MARKS_MIN: u32 = 2;
 /// Bursts that suffice if all of them agree.
 const CLEAR: usize = 8;
 /// The fewest bursts of an iteration; a shorter period could be prefill and decode in turn.
@@ -82,20 +84,45 @@ impl Burst {
 pub(crate) struct Bursts {
     bursts: VecDeque<Burst>,
     last_sync_call: Option<SyncCall>,
+    /// Work that no sync call ended: it belongs to the next burst.
+    open: [u32; 3],
+    /// Ends of iterations that were inferred since the last burst, and sync calls since the last such end.
+    marks: u32,
+    since_mark: u32,
+    /// Inferred ends with a wait for most of the work since the one before, and whether there was one since the last.
+    synced: u32,
+    is_synced: bool,
 }
 
 impl Bursts {
     pub(crate) fn push(&mut self, segment: &Segment) {
         let sync_call = Some(segment.sync_call());
         let work = StepWork(segment.record.work);
+        let counts = [
+            segment.enqueues(),
+            segment.enqueues().saturating_add(work.of(Counter::GraphKernels)),
+            work.of(Counter::Foreign).saturating_add(work.of(Counter::GraphForeign)),
+        ];
+        let open = std::mem::take(&mut self.open);
+        let [enqueues, work_all, foreign] =
+            std::array::from_fn(|at| narrow(counts[at]).saturating_add(open[at]));
+        if segment.is_mark() {
+            self.open = [enqueues, work_all, foreign];
+            self.marks = self.marks.saturating_add(1);
+            self.since_mark = 0;
+            self.synced += u32::from(std::mem::take(&mut self.is_synced));
+            return;
+        }
+        self.since_mark = self.since_mark.saturating_add(1);
         let new = Burst {
             tid: segment.record.header.tid,
-            enqueues: narrow(segment.enqueues()),
-            work: narrow(segment.enqueues().saturating_add(work.of(Counter::GraphKernels))),
-            foreign: narrow(work.of(Counter::Foreign).saturating_add(work.of(Counter::GraphForeign))),
+            enqueues,
+            work: work_all,
+            foreign,
             enqueued: narrow(segment.record.process_enqueued_since_sync),
             has_kernels: Shape::of(&work).form != Form::Copies,
         };
+        self.is_synced |= new.closes() && u64::from(new.enqueued) >= self.largest().div_ceil(2);
         let is_same = new.enqueued == 0 || self.last_sync_call == sync_call;
         self.last_sync_call = sync_call;
         match self.bursts.back_mut().filter(|_| is_same) {
@@ -116,20 +143,31 @@ impl Bursts {
 
     /// Returns the confidence that the process trains; `None` without a sign of it.
     pub(crate) fn training(&self) -> Option<f64> {
-        let by_threads = self.is_by_two_threads().then_some(BY_THREADS);
+        let by_threads = (self.is_by_two_threads() || self.is_marked()).then_some(BY_THREADS);
         by_threads.or_else(|| self.is_periodic().then_some(BY_PERIOD))
+    }
+
+    /// Returns true if ends of iterations were inferred lately, and no less often than every [`BURSTS`] sync calls.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marks >= MARKS_MIN && self.since_mark <= BURSTS as u32
+    }
+
+    /// Returns true if the process waits for the work of each iteration: its end need not be inferred.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced > 0 && 2 * self.synced >= self.marks
     }
 
     /// Returns true if few bursts suffice to decide that the process serves.
     pub(crate) fn is_clearly_serving(&self) -> bool {
         self.bursts.len() >= CLEAR
+            && !self.is_marked()
             && self.closed_share() >= MOST
             && self.bursts.iter().all(|b| b.has_kernels && !b.is_shared())
     }
 
     /// Returns true if few bursts suffice to decide that the process trains.
     pub(crate) fn is_clearly_training(&self) -> bool {
-        self.bursts.len() >= CLEAR && self.is_by_two_threads()
+        self.bursts.len() >= CLEAR && (self.is_by_two_threads() || self.is_marked())
     }
 
     /// Returns true once [`BURSTS`] bursts are remembered.
@@ -208,7 +246,7 @@ mod tests {
             record.work[Counter::Enqueues as usize] = enqueues;
             record.work[Counter::Foreign as usize] = enqueues * foreign / 100;
             record.work[Counter::Launches as usize] = enqueues;
-            bursts.push(&Segment { stream: 0, record });
+            bursts.push(&Segment { stream: 0, record, records: 1 });
         }
         bursts
     }

@@ -4,6 +4,9 @@
 //! thresholds that the user sets. Both return a [`PhaseLabel`]: a phase with a confidence.
 
 pub(crate) mod adaptive;
+mod calibration;
+pub(crate) mod combine;
+pub(crate) mod names;
 pub mod rules;
 
 pub use semconv::value::GpuStepPhase as Phase;
@@ -11,6 +14,7 @@ pub use semconv::value::GpuStepPhase as Phase;
 pub use self::rules::{Rules, RulesError, Thresholds};
 
 use self::adaptive::Clusters;
+use self::names::Facts;
 use crate::shape::Shape;
 
 /// The confidence below which the phase is unknown.
@@ -21,12 +25,43 @@ pub(crate) const CONFIDENCE_MIN: f64 = 0.6;
 pub struct PhaseLabel {
     /// Inferred phase of the step.
     pub phase: Phase,
-    /// The estimated probability that the phase is right; 0 without evidence.
+    /// The estimated probability that the phase is right; 0 without evidence. Calibrated for reported steps.
     pub confidence: f64,
 }
 
 impl PhaseLabel {
     pub(crate) const UNKNOWN: PhaseLabel = PhaseLabel { phase: Phase::Unknown, confidence: 0.0 };
+
+    /// Returns the label, unknown if its confidence is below `min_confidence`.
+    pub(crate) fn or_unknown(self, min_confidence: f64) -> PhaseLabel {
+        match self.confidence < min_confidence {
+            true => PhaseLabel { phase: Phase::Unknown, ..self },
+            false => self,
+        }
+    }
+}
+
+/// What the user says of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Hint {
+    /// It trains: its steps are iterations.
+    Training,
+    /// It generates tokens: its steps are prefills, decodes and mixed steps.
+    Inference,
+    /// It runs models that generate no tokens.
+    Forward,
+}
+
+impl Hint {
+    /// The attribute by which a process says it of itself.
+    pub const ATTRIBUTE: &'static str = "warptap.workload";
+
+    /// Returns the hint of this name.
+    pub fn of(name: &str) -> Option<Hint> {
+        let hints =
+            [("training", Hint::Training), ("inference", Hint::Inference), ("forward", Hint::Forward)];
+        hints.into_iter().find(|(known, _)| *known == name).map(|(_, hint)| hint)
+    }
 }
 
 /// The classifier of phases.
@@ -37,6 +72,8 @@ pub enum Classifier {
     Adaptive,
     /// Compares a step with thresholds.
     Rules(Rules),
+    /// No classification: every phase is unknown.
+    None,
 }
 
 /// The classifier of one stream.
@@ -45,6 +82,7 @@ pub(crate) enum StreamClassifier {
     /// `None` before the first step with a phase: side streams have none.
     Adaptive(Option<Box<Clusters>>),
     Rules(Rules),
+    None,
 }
 
 impl StreamClassifier {
@@ -52,14 +90,16 @@ impl StreamClassifier {
         match classifier {
             Classifier::Adaptive => StreamClassifier::Adaptive(None),
             Classifier::Rules(rules) => StreamClassifier::Rules(*rules),
+            Classifier::None => StreamClassifier::None,
         }
     }
 
     /// Returns the label of the stream's next step.
-    pub(crate) fn label(&mut self, shape: &Shape) -> PhaseLabel {
+    pub(crate) fn label(&mut self, shape: &Shape, facts: Facts<'_>) -> PhaseLabel {
         match self {
             _ if !shape.has_phase() => PhaseLabel::UNKNOWN,
-            StreamClassifier::Adaptive(clusters) => clusters.get_or_insert_default().label(shape),
+            StreamClassifier::None => PhaseLabel::UNKNOWN,
+            StreamClassifier::Adaptive(clusters) => clusters.get_or_insert_default().label(shape, facts),
             StreamClassifier::Rules(rules) => rules.label(shape),
         }
     }
@@ -79,7 +119,7 @@ impl StreamClassifier {
     fn clusters(&self) -> Option<&Clusters> {
         match self {
             StreamClassifier::Adaptive(clusters) => clusters.as_deref(),
-            StreamClassifier::Rules(_) => None,
+            StreamClassifier::Rules(_) | StreamClassifier::None => None,
         }
     }
 }

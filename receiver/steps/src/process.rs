@@ -1,6 +1,6 @@
 //! One process: its streams, its unfinished steps, its workload and its counts.
 
-use event::ProcessId;
+use event::{GpuFunction, ProcessId};
 use probe_abi::fold::mix;
 use probe_abi::record::{StepRecord, flag};
 
@@ -8,9 +8,11 @@ use crate::assemble::{Assembled, Assembler};
 use crate::finding::{Finding, StepTally};
 use crate::gpu_attribution::GpuAttribution;
 use crate::identity::{Identity, WorkloadId};
+use crate::kernels::Functions;
 use crate::mode::Mode;
 use crate::peer_waits::PeerWaits;
-use crate::phase::{Phase, PhaseLabel};
+use crate::phase::names::{Facts, NameEvidence};
+use crate::phase::{Classifier, Hint, Phase, PhaseLabel, combine};
 use crate::record::BaselineRecord;
 use crate::segment::{Group, Segment};
 use crate::settings::Settings;
@@ -21,11 +23,22 @@ use crate::workload::Workload;
 /// Steps of one event for which memory stays allocated; more are rare, as when the mode of a new process is decided.
 pub(crate) const ASSEMBLED: usize = 1;
 
+/// The confidence of a decode by shape from which the process generates tokens: other steps of its stream read prompts.
+const GENERATED_MIN: f64 = 0.9;
+/// The evidence of kernels against generation from which no shape is one of a decode.
+const GENERATES_LEAST: f64 = 0.5;
+
 /// The state of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     assembler: Assembler,
     streams: Streams,
+    functions: Functions,
+    hint: Option<Hint>,
+    /// True if a step was a decode.
+    has_generated: bool,
+    min_confidence: f64,
+    is_classified: bool,
     workload: Workload,
     peer_waits: PeerWaits,
     tally: StepTally,
@@ -40,6 +53,11 @@ impl Process {
         Process {
             assembler: Assembler::new(settings.joining),
             streams: Streams::new(settings.classifier),
+            functions: Functions::default(),
+            hint: None,
+            has_generated: false,
+            min_confidence: settings.min_confidence,
+            is_classified: settings.classifier != Classifier::None,
             workload: Workload::new(id, settings.baseline),
             peer_waits: PeerWaits::default(),
             tally: StepTally::default(),
@@ -60,7 +78,7 @@ impl Process {
             self.tally.unarmed += 1;
             return;
         }
-        self.assembler.push(&Segment { stream: numbered.stream, record: *record }, out);
+        self.assembler.push(&Segment { stream: numbered.stream, record: *record, records: 1 }, out);
     }
 
     /// Labels and judges assembled steps, in order, and empties the list.
@@ -70,8 +88,9 @@ impl Process {
         gpus: &mut GpuAttribution,
         out: &mut Vec<Finding>,
     ) {
+        let is_alone = self.tally.steps == 0 && assembled.len() == 1 && self.workload.profiles().is_empty();
         for Assembled { group, mode } in assembled.drain(..) {
-            let label = self.label(&group, mode);
+            let label = self.label(&group, mode, is_alone);
             let peer_wait_ns = self.peer_waits.within(group.start_ns, group.end_ns);
             let (step, shift) = self.workload.judge(&group, label, peer_wait_ns, gpus);
             self.tally.steps += 1;
@@ -82,11 +101,34 @@ impl Process {
         assembled.shrink_to(ASSEMBLED);
     }
 
-    fn label(&mut self, group: &Group, mode: Mode) -> PhaseLabel {
-        match mode {
-            Mode::Training { confidence } => PhaseLabel { phase: Phase::Train, confidence },
-            _ => self.streams.label(group.main.stream, &Shape::of(&group.work)),
+    fn label(&mut self, group: &Group, mode: Mode, is_alone: bool) -> PhaseLabel {
+        let shape = Shape::of(&group.work);
+        let kernels = self.functions.kernels(&group.signature);
+        let names = NameEvidence::of(&kernels, &self.functions, shape.is_known, self.has_generated);
+        let facts = Facts { names: names.as_ref(), is_alone };
+        let may_generate = names.as_ref().is_none_or(|names| names.generates.sum() >= -GENERATES_LEAST);
+        let reading = || {
+            let label = self.streams.label(group.main.stream, &shape, facts);
+            let is_decode = label.phase == Phase::Decode && label.confidence >= GENERATED_MIN;
+            self.has_generated |= may_generate && is_decode;
+            label
+        };
+        match self.is_classified {
+            true => combine::label(facts.names, mode, self.hint, reading).or_unknown(self.min_confidence),
+            false => PhaseLabel::UNKNOWN,
         }
+    }
+
+    /// Adds a function that the process launched, or its name.
+    pub(crate) fn add_function(&mut self, function: &GpuFunction) {
+        self.functions.observe(function);
+        self.assembler.set_generates(self.functions.may_generate());
+    }
+
+    /// Sets what the user says of the process.
+    pub(crate) fn set_hint(&mut self, hint: Option<Hint>) {
+        self.hint = hint;
+        self.assembler.set_hint(hint);
     }
 
     /// Records time that it waited for other ranks.

@@ -1,17 +1,18 @@
 //! The profiles of a workload: the baseline and the usual quantities of the steps of each phase.
 //!
 //! Bounded: [`PhaseProfiles::capacity`] profiles, of which the least recently used one is evicted and counted. An inference
-//! server has at most four phases; 16 KiB hold their profiles.
+//! server has at most five phases; 16 KiB hold their profiles.
 
 use recording::codec::{Encoder, Field};
 
 use crate::baseline::{Baseline, BaselineKey, BaselineLevel, BaselineSettings};
 use crate::causes::{QUANTITIES, Usual};
+use crate::lanes::UsualLanes;
 use crate::phase::Phase;
 use crate::throttling::UsualShares;
 
 /// The capacity of a workload with one profile for each phase.
-pub(crate) const PHASES_MAX: usize = 4;
+pub(crate) const PHASES_MAX: usize = 5;
 /// The capacity of a workload with one profile for each fingerprint.
 const FINGERPRINTS_MAX: usize = 16;
 
@@ -29,6 +30,8 @@ pub(crate) struct PhaseProfile {
     pub(crate) key: Key,
     pub(crate) baseline: Baseline,
     pub(crate) usual: Usual,
+    /// Not stored: another process numbers its functions in another order.
+    pub(crate) lanes: UsualLanes,
     /// Not stored: whether a GPU is always throttled is known again after one step.
     pub(crate) throttling: UsualShares,
 }
@@ -39,6 +42,7 @@ impl PhaseProfile {
             key,
             baseline: Baseline::new(settings),
             usual: Usual::default(),
+            lanes: UsualLanes::default(),
             throttling: UsualShares::default(),
         }
     }
@@ -99,6 +103,11 @@ impl PhaseProfiles {
         }
     }
 
+    /// Returns true if no step was compared and no profile restored.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.profiles.is_empty()
+    }
+
     /// Returns the number of profiles evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
@@ -133,7 +142,8 @@ impl PhaseProfiles {
 }
 
 /// Phases by their number in records, which never changes.
-const STORED_PHASES: [Phase; 5] = [Phase::Prefill, Phase::Decode, Phase::Mixed, Phase::Unknown, Phase::Train];
+const STORED_PHASES: [Phase; 6] =
+    [Phase::Prefill, Phase::Decode, Phase::Mixed, Phase::Unknown, Phase::Train, Phase::Forward];
 
 impl Field for Key {
     fn put(&self, out: &mut Encoder) {
@@ -163,6 +173,7 @@ impl Field for PhaseProfile {
             key,
             baseline,
             usual: Usual { count, means },
+            lanes: UsualLanes::default(),
             throttling: UsualShares::default(),
         })
     }
@@ -208,7 +219,7 @@ mod tests {
             Key { phase, fingerprint: 0 }.put(&mut out);
             out.bytes[0]
         };
-        assert_eq!(STORED_PHASES.map(stored), [0, 1, 2, 3, 4]);
+        assert_eq!(STORED_PHASES.map(stored), [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
@@ -224,7 +235,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_profiles_are_evicted_and_counted() {
         for (mut profiles, most) in
-            [(by_fingerprint(), FINGERPRINTS_MAX), (PhaseProfiles::new(Default::default()), 4)]
+            [(by_fingerprint(), FINGERPRINTS_MAX), (PhaseProfiles::new(Default::default()), PHASES_MAX)]
         {
             for fingerprint in 1..=1_000 {
                 observed(&mut profiles, of(fingerprint), 10_000_000, 30);

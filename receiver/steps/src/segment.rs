@@ -4,14 +4,29 @@
 //! several. A [`Group`] adds them up such that enqueueing and waiting remain the whole duration.
 
 use probe_abi::fold::Counter;
+use probe_abi::function::{LANES, Signature};
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 use probe_abi::thread_counter::{THREAD_COUNTERS, ThreadCounter};
 
 use crate::finding::Increase;
-use crate::shape::StepWork;
+use crate::shape::{Form, Shape, StepWork};
 
 /// The most calls that prepare a step: copies of inputs, and kernels that distribute them.
 const LEAD_MAX: u64 = 64;
+/// The most bytes of the inputs of a step: a batch of images, not the weights of a model.
+const INPUT_BYTES: u64 = 64 << 20;
+/// The most bytes copied by calls that look a value up.
+const LOOK_UP_BYTES: u64 = 4_096;
+/// The size of the rest of a step in calls that look a value up for it.
+const LOOK_UP_FACTOR: u64 = 4;
+/// The most bytes of a flag or a number that the host waits for in a pass.
+const INTERIM_BYTES: u64 = 64;
+/// The longest time between two parts of a pass that such a wait separates.
+const INTERIM_GAP_NS: u64 = 1_000_000;
+/// The cosine of two signatures from which they are alike.
+const ALIKE: f64 = 0.9;
+/// The longest time between the beginning of a step and the rest of it.
+const LEAD_GAP_NS: u64 = 10_000_000;
 
 /// The call that ended a segment. A device synchronisation ends several, one for each stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,9 +43,24 @@ pub(crate) struct Segment {
     /// The number of the stream.
     pub(crate) stream: u32,
     pub(crate) record: StepRecord,
+    /// Records that it is made of: one, and those without a sync call before it.
+    pub(crate) records: u32,
 }
 
 impl Segment {
+    /// Prepends a segment of the same stream that no sync call ended.
+    pub(crate) fn begin_with(&mut self, mark: &Segment) {
+        let (own, before) = (&mut self.record, &mark.record);
+        for (sum, more) in own.work.iter_mut().zip(before.work) {
+            *sum = sum.wrapping_add(more);
+        }
+        own.signature.add(&before.signature);
+        own.enqueued_since_sync = own.enqueued_since_sync.saturating_add(before.enqueued_since_sync);
+        (own.sequence, own.first_ns, own.first_tid) = (before.sequence, before.first_ns, before.first_tid);
+        own.previous_exit_ns = before.previous_exit_ns;
+        self.records += mark.records;
+    }
+
     pub(crate) fn entry_ns(&self) -> u64 {
         self.record.header.entry_ns
     }
@@ -44,8 +74,18 @@ impl Segment {
         self.record.first_ns.min(self.entry_ns())
     }
 
+    /// Returns true if it has no kernels.
+    pub(crate) fn is_copies(&self) -> bool {
+        Shape::of(&StepWork(self.record.work)).form == Form::Copies
+    }
+
     pub(crate) fn is_unfinished(&self) -> bool {
         self.record.header.flags & flag::UNFINISHED != 0
+    }
+
+    /// Returns true if no sync call ended it, but an enqueue that began the next training iteration.
+    pub(crate) fn is_mark(&self) -> bool {
+        self.record.header.flags & flag::ITERATION != 0
     }
 
     pub(crate) fn sync_call(&self) -> SyncCall {
@@ -71,10 +111,13 @@ pub(crate) struct Group {
     pub(crate) previous_end_ns: u64,
     pub(crate) wait_ns: u64,
     pub(crate) work: StepWork,
+    pub(crate) signature: Signature,
     pub(crate) segments: u32,
     pub(crate) increases: [Increase; THREAD_COUNTERS],
     pub(crate) is_start_known: bool,
     pub(crate) is_unfinished: bool,
+    /// True if the last segment ended where the next iteration began.
+    pub(crate) is_end_inferred: bool,
     pub(crate) sync_call: SyncCall,
     /// When the last sync call returned, even if the step ends before it.
     pub(crate) closed_ns: u64,
@@ -99,10 +142,12 @@ impl Group {
             previous_end_ns: record.previous_exit_ns,
             wait_ns: record.header.duration_ns,
             work: StepWork(record.work),
-            segments: 1,
+            signature: record.signature,
+            segments: segment.records,
             increases: increases(record),
             is_start_known: record.header.flags & flag::FIRST_UNKNOWN == 0,
             is_unfinished: segment.is_unfinished(),
+            is_end_inferred: segment.is_mark(),
             sync_call: segment.sync_call(),
             closed_ns: segment.end_ns(),
             on_main: segment.enqueues(),
@@ -154,14 +199,71 @@ impl Group {
         }
     }
 
-    /// Returns true if it is the beginning of a longer step: inputs that were waited for while the rest of the step was
-    /// already enqueued, as before their buffers are written again.
+    /// Returns true if it can be the beginning of a longer step: inputs, and what is read back to prepare the rest.
     pub(crate) fn leads(&self) -> bool {
+        self.leads_ahead() || self.is_input() || self.is_look_up() || self.is_interim()
+    }
+
+    /// Returns true if it is the beginning of the step that this segment ends, of which the rest began at `start_ns`.
+    pub(crate) fn leads_to(&self, segment: &Segment, start_ns: u64, generates: bool) -> bool {
+        let gap_ns = start_ns.saturating_sub(self.closed_ns);
+        let is_larger = segment.enqueues() >= LOOK_UP_FACTOR.saturating_mul(self.work.of(Counter::Enqueues));
+        let begins = self.is_input() || self.is_look_up() && is_larger;
+        let goes_on = || !is_alike(&self.signature, &segment.record.signature);
+        self.leads_ahead()
+            || gap_ns <= LEAD_GAP_NS && !segment.is_copies() && begins
+            || gap_ns <= INTERIM_GAP_NS && !generates && self.is_interim() && goes_on()
+    }
+
+    /// Returns true if the host waited for a few bytes, a flag or a number, after any amount of work.
+    fn is_interim(&self) -> bool {
+        let is_flag = (1..=INTERIM_BYTES).contains(&self.returned());
+        !self.is_unfinished && is_flag && self.work.of(Counter::Launches) > 0
+    }
+
+    /// Returns the bytes copied from the device, or in an unknown direction.
+    fn returned(&self) -> u64 {
+        self.work.of(Counter::BytesFromDevice).saturating_add(self.work.of(Counter::BytesElsewhere))
+    }
+
+    /// Returns true for inputs that were waited for while the rest of the step was already enqueued, as before their
+    /// buffers are written again.
+    pub(crate) fn leads_ahead(&self) -> bool {
         let returns = [Counter::BytesFromDevice, Counter::BytesElsewhere, Counter::GraphLaunches];
         self.is_ahead
             && !self.is_unfinished
             && returns.into_iter().all(|counter| self.work.of(counter) == 0)
             && self.work.of(Counter::Enqueues) <= LEAD_MAX
+    }
+
+    /// Returns true for copies to the device alone.
+    fn is_input(&self) -> bool {
+        let others =
+            [Counter::BytesFromDevice, Counter::BytesElsewhere, Counter::Launches, Counter::GraphLaunches];
+        !self.is_unfinished
+            && (1..=INPUT_BYTES).contains(&self.work.of(Counter::BytesToDevice))
+            && others.into_iter().all(|counter| self.work.of(counter) == 0)
+    }
+
+    /// Returns true if it looks up a value at the end of this step.
+    pub(crate) fn ends(&self, step: &Group) -> bool {
+        let gap_ns = self.start_ns.saturating_sub(step.closed_ns);
+        let own = self.work.of(Counter::Enqueues);
+        self.is_look_up()
+            && self.segments == 1
+            && self.streams & step.streams != 0
+            && gap_ns <= LEAD_GAP_NS
+            && step.work.of(Counter::Enqueues) >= LOOK_UP_FACTOR.saturating_mul(own)
+    }
+
+    /// Returns true for a few kernels whose result, of a few bytes, the host waits for: a length, a flag.
+    pub(crate) fn is_look_up(&self) -> bool {
+        !self.is_unfinished
+            && !self.is_ahead
+            && self.work.of(Counter::GraphLaunches) == 0
+            && self.work.of(Counter::Enqueues) <= LEAD_MAX
+            && self.returned() > 0
+            && self.work.copied_bytes() <= LOOK_UP_BYTES
     }
 
     /// Prepends the beginning of this step.
@@ -170,6 +272,7 @@ impl Group {
         self.previous_end_ns = lead.previous_end_ns;
         self.first_sequence = lead.first_sequence;
         self.work.add(&lead.work);
+        self.signature.add(&lead.signature);
         if lead.main.stream == self.main.stream {
             self.on_main = self.on_main.saturating_add(lead.on_main);
         }
@@ -213,13 +316,15 @@ impl Group {
     fn add(&mut self, segment: &Segment) -> Segment {
         let main = self.main;
         self.work.add(&StepWork(segment.record.work));
-        self.segments = self.segments.saturating_add(1);
+        self.signature.add(&segment.record.signature);
+        self.segments = self.segments.saturating_add(segment.records);
         self.closed_ns = self.closed_ns.max(segment.end_ns());
         if !self.is_cut {
             self.end_ns = self.closed_ns;
         }
         self.is_start_known &= segment.record.header.flags & flag::FIRST_UNKNOWN == 0;
         self.is_unfinished |= segment.is_unfinished();
+        self.is_end_inferred = segment.is_mark();
         self.streams |= bit(segment.stream);
         let is_on_main = segment.stream == main.stream;
         if is_on_main {
@@ -231,6 +336,14 @@ impl Group {
         }
         main
     }
+}
+
+/// Returns true if most launches of both are of the same functions, in the same proportions: both are passes of one model.
+fn is_alike(one: &Signature, other: &Signature) -> bool {
+    let pairs = || (0..LANES).map(|lane| (one.launches(lane) as f64, other.launches(lane) as f64));
+    let dot = |of: fn((f64, f64)) -> f64| pairs().map(of).sum::<f64>();
+    let [both, first, second] = [dot(|(a, b)| a * b), dot(|(a, _)| a * a), dot(|(_, b)| b * b)];
+    first == 0.0 || second == 0.0 || both >= ALIKE * (first * second).sqrt()
 }
 
 fn bit(stream: u32) -> u64 {

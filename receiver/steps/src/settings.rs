@@ -11,6 +11,8 @@ pub const STREAMS_MAX: usize = 64;
 pub struct Settings {
     /// The classifier of phases.
     pub classifier: Classifier,
+    /// The confidence below which a phase is unknown, 0 to 1.
+    pub min_confidence: f64,
     /// The settings of baselines.
     pub baseline: BaselineSettings,
     /// Processes remembered. When full, the least recently used one is ended, evicted and counted.
@@ -23,6 +25,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             classifier: Classifier::default(),
+            min_confidence: 0.5,
             baseline: BaselineSettings::default(),
             processes_max: 256,
             joining: Joining::default(),

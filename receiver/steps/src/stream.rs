@@ -3,6 +3,7 @@
 //! A number stays with one stream while the stream is remembered. There are [`STREAMS_MAX`] numbers: those of destroyed
 //! streams are reused first, then that of the least recently used one, which is counted as evicted.
 
+use crate::phase::names::Facts;
 use crate::phase::{Classifier, PhaseLabel, StreamClassifier};
 use crate::settings::STREAMS_MAX;
 use crate::shape::Shape;
@@ -64,10 +65,10 @@ impl Streams {
     }
 
     /// Returns the label of the next step of the stream with this number.
-    pub(crate) fn label(&mut self, stream: u32, shape: &Shape) -> PhaseLabel {
+    pub(crate) fn label(&mut self, stream: u32, shape: &Shape, facts: Facts<'_>) -> PhaseLabel {
         self.streams
             .get_mut(stream as usize)
-            .map(|s| s.classifier.label(shape))
+            .map(|s| s.classifier.label(shape, facts))
             .unwrap_or(PhaseLabel::UNKNOWN)
     }
 

@@ -79,6 +79,8 @@ impl Workload {
             step.usually_throttled = profile.throttling.mean;
             step.causes = crate::causes::explain(&facts, &profile.usual);
         }
+        step.unusual = profile.lanes.unusual(&step.signature);
+        profile.lanes.learn(&step.signature);
         if verdict.shift.is_some() {
             (profile.usual, profile.throttling) = Default::default();
         }
@@ -115,11 +117,14 @@ fn step(process: ProcessId, group: &Group, label: PhaseLabel) -> Step {
         wait_ns,
         duration_ns,
         work: group.work,
+        signature: group.signature,
+        unusual: 0,
         segments: group.segments,
         increases: group.increases,
         collective_wait_ns: None,
         is_start_known: group.is_start_known,
         is_unfinished: group.is_unfinished,
+        is_end_inferred: group.is_end_inferred,
         phase: label.phase,
         confidence: label.confidence,
         baseline: None,

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use probe_abi::Action;
 
-use super::Trace;
+use super::{Call, Trace};
 use crate::fold::{Bounds, Folder};
 use event::{Event, EventSource};
 
@@ -27,10 +27,11 @@ pub struct TraceEvents {
 impl TraceEvents {
     pub(super) fn new(trace: Trace) -> TraceEvents {
         let mut folder = Folder::new(Bounds::default());
-        let records = |c: &&crate::Call| c.probe().is_some_and(|p| p.action == Action::EventRecord);
+        let records = |c: &&Call| c.probe().is_some_and(|p| p.action == Action::EventRecord);
         for call in trace.calls.iter().filter(records) {
             folder.expect_records(call.stream_key());
         }
+        trace.functions.iter().for_each(|(identity, name)| folder.name_function(*identity, name));
         let tick_ns = trace.calls.first().map_or(0, |c| c.entry_ns.saturating_add(TICK_NS));
         TraceEvents { trace, folder, next: 0, tick_ns, begun: false, finished: false }
     }
@@ -54,6 +55,15 @@ impl TraceEvents {
         self.folder.advance(at_ns, into);
         self.tick(at_ns, into);
         self.tick_ns = at_ns.saturating_add(TICK_NS);
+    }
+
+    /// Gives a graph that is launched the contents of its device rows.
+    fn add_graph(&mut self, call: &Call) {
+        if call.probe().is_some_and(|p| p.action == Action::GraphLaunch)
+            && let Some(contents) = call.handle.and_then(|handle| self.trace.graphs.get(&handle))
+        {
+            self.folder.add_graph(call, contents);
+        }
     }
 
     fn tick(&mut self, at_ns: u64, into: &mut Vec<Event>) {
@@ -85,6 +95,7 @@ impl EventSource for TraceEvents {
                 break;
             };
             self.tick_before(call.entry_ns, into);
+            self.add_graph(&call);
             self.folder.push(&call, into);
             self.next += 1;
         }

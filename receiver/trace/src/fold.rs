@@ -10,6 +10,7 @@
 
 mod enter;
 mod frontier;
+mod functions;
 mod graphs;
 mod leave;
 mod process;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::record::{FRAMES, StreamKey};
 
+use self::functions::Names;
 use self::graphs::Graphs;
 use self::leave::Frame;
 use self::process::Process;
@@ -60,6 +62,7 @@ pub struct Folder {
     streams: BTreeMap<StreamKey, Stream>,
     recorded: Recorded,
     graphs: Graphs,
+    names: Names,
     threads: BTreeMap<(u32, u32), Thread>,
     /// Streams that record events, now or later.
     recording: BTreeSet<StreamKey>,
@@ -82,6 +85,7 @@ impl Folder {
             streams: BTreeMap::new(),
             recorded: Recorded::new(bounds.events),
             graphs: Graphs::new(bounds.graphs),
+            names: Names::default(),
             threads: BTreeMap::new(),
             recording: BTreeSet::new(),
             frames: BTreeMap::new(),
@@ -112,7 +116,8 @@ impl Folder {
         if self.processes.get(&call.process.pid).is_some_and(|p| p.id != call.process) {
             self.exit(call.process.pid, call.entry_ns, out);
         }
-        self.enter(call, probe);
+        self.enter(call, probe, out);
+        self.names.report(out);
     }
 
     /// Advances time: handles the return of calls that end no later than `to_ns`.

@@ -9,7 +9,7 @@ use probe_abi::{Action, Direction, DirectionSource, Grid, Library, Probe};
 use super::row::{Args, Category, Row, fnv1a, named_direction};
 use super::streams::Streams;
 use super::symbol::probe_of;
-use super::{Annotation, Limits, Stats, Trace, TraceError};
+use super::{Annotation, Limits, Stats, Trace, TraceError, TracedGraph, TracedKernel};
 use crate::call::Call;
 use event::{ClockOffsets, ProcessId, ProcessInfo};
 
@@ -19,6 +19,8 @@ const UNIX_FROM_NS: u64 = 1_000_000_000_000_000_000;
 const NAMES: usize = 4096;
 /// Maximum bytes of a name.
 const NAME: usize = 1024;
+/// Maximum number of names of kernels; a kernel beyond has no name.
+const KERNEL_NAMES: usize = 65_536;
 
 /// A call from its host row.
 pub(super) struct Draft {
@@ -32,7 +34,7 @@ pub(super) struct Draft {
 }
 
 /// The device rows of one call.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Work {
     device: Option<u32>,
     stream: Option<u32>,
@@ -44,6 +46,20 @@ struct Work {
     /// Sum of hashes over all kernels, which identifies a graph.
     content: u64,
     rows: u64,
+    /// True if the first row is a kernel.
+    is_kernel: bool,
+    /// Kernels after the first row: only a graph launch has some.
+    further: Vec<TracedKernel>,
+    /// Bytes of all copies and fills.
+    all_bytes: u64,
+}
+
+impl Work {
+    /// Returns the kernels of all rows.
+    fn kernels(&self) -> Vec<TracedKernel> {
+        let first = self.is_kernel.then_some(TracedKernel { function: self.name, threads: self.threads });
+        first.into_iter().chain(self.further.iter().copied()).collect()
+    }
 }
 
 /// The `cuda_sync` row of one call.
@@ -64,6 +80,8 @@ pub(super) struct Collector {
     /// Streams of awaited events, by the correlation of the call that recorded them.
     records: BTreeMap<u64, Wait>,
     names: BTreeMap<u32, String>,
+    functions: BTreeMap<u64, String>,
+    further: usize,
     annotations: Vec<Annotation>,
     stats: Stats,
 }
@@ -78,6 +96,8 @@ impl Collector {
             waits: BTreeMap::new(),
             records: BTreeMap::new(),
             names: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            further: 0,
             annotations: Vec::new(),
             stats: Stats::default(),
         }
@@ -165,6 +185,9 @@ impl Collector {
         };
         let name = fnv1a(&row.name);
         let threads = product(row.args.grid, row.args.block);
+        if row.category == Category::Kernel {
+            self.note_function(name, &row.name);
+        }
         let work = Work {
             device: row.args.device,
             stream: row.args.stream,
@@ -174,14 +197,36 @@ impl Collector {
             name,
             content: 0,
             rows: 0,
+            is_kernel: row.category == Category::Kernel,
+            further: Vec::new(),
+            all_bytes: 0,
         };
         if self.works.len() >= self.limits.works && !self.works.contains_key(&correlation) {
             return Err(TraceError::TooMany { what: "calls with work", limit: self.limits.works });
         }
         let known = self.works.entry(correlation).or_insert(work);
         known.content = known.content.wrapping_add(mix(name.wrapping_add(threads.unwrap_or(0))));
+        known.all_bytes = known.all_bytes.saturating_add(row.args.bytes.unwrap_or(0));
         known.rows += 1;
-        Ok(())
+        if known.rows > 1 && row.category == Category::Kernel {
+            self.further += 1;
+            push_bounded(
+                &mut known.further,
+                TracedKernel { function: name, threads },
+                self.limits.works,
+                "kernels",
+            )?;
+        }
+        match self.further > self.limits.works {
+            true => Err(TraceError::TooMany { what: "kernels in graphs", limit: self.limits.works }),
+            false => Ok(()),
+        }
+    }
+
+    fn note_function(&mut self, hash: u64, name: &[u8]) {
+        if self.functions.len() < KERNEL_NAMES {
+            self.functions.entry(hash).or_insert_with(|| text(name));
+        }
     }
 
     fn take_wait(&mut self, row: &Row) -> Result<(), TraceError> {
@@ -222,6 +267,8 @@ impl Collector {
         Trace {
             processes: self.processes(&calls),
             clock: self.clock(&calls),
+            graphs: self.graphs(&calls, &drafts),
+            functions: self.functions,
             calls,
             annotations: self.annotations,
             stats: self.stats,
@@ -239,7 +286,6 @@ impl Collector {
     }
 
     fn complete(&mut self, draft: &Draft, known: Option<(u32, u32)>, streams: &mut Streams) -> Call {
-        let work = draft.correlation.and_then(|c| self.works.get(&c)).copied();
         let mut call = draft.call;
         call.stream = match streams.resolve(draft, known) {
             Some(stream) => stream,
@@ -248,11 +294,12 @@ impl Collector {
                 streams.infer(&call)
             }
         };
+        let work = draft.correlation.and_then(|c| self.works.get(&c));
         self.stats.unmatched_calls += u64::from(draft.probe.cookie().enqueues() && work.is_none());
         call.bytes = draft.bytes.or(work.and_then(|w| w.bytes)).unwrap_or(0);
         call.direction = direction(draft, work);
         if let Some(work) = work {
-            fill_identity(&mut call, draft.probe, &work);
+            fill_identity(&mut call, draft.probe, work);
         }
         if let Some(event) = self.event(draft) {
             call.handle = Some(event);
@@ -260,6 +307,20 @@ impl Collector {
             self.stats.inferred_events += 1;
         }
         call
+    }
+
+    /// Returns the contents of the launched graphs by the handle that [`fill_identity`] gives their launches.
+    fn graphs(&self, calls: &[Call], drafts: &[Draft]) -> BTreeMap<u64, TracedGraph> {
+        let launches = calls.iter().zip(drafts).filter(|(_, d)| d.probe.action == Action::GraphLaunch);
+        let mut graphs = BTreeMap::new();
+        for (call, draft) in launches {
+            let work = draft.correlation.and_then(|c| self.works.get(&c));
+            if let (Some(handle), Some(work)) = (call.handle, work) {
+                let contents = || TracedGraph { kernels: work.kernels(), bytes: work.all_bytes };
+                graphs.entry(handle).or_insert_with(contents);
+            }
+        }
+        graphs
     }
 
     /// Returns the event of a call, which is the correlation of the call that recorded it.
@@ -363,7 +424,7 @@ fn product(grid: Option<[u64; 3]>, block: Option<[u64; 3]>) -> Option<u64> {
 }
 
 /// Returns the direction of the function, else of the argument of the call, else of the device row.
-fn direction(draft: &Draft, work: Option<Work>) -> Direction {
+fn direction(draft: &Draft, work: Option<&Work>) -> Direction {
     match draft.probe.wiring.direction {
         DirectionSource::Fixed(direction) if direction != Direction::Unknown => direction,
         _ => draft.direction.or(work.and_then(|w| w.direction)).unwrap_or(Direction::Unknown),

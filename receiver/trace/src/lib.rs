@@ -66,6 +66,24 @@ pub struct Annotation {
     pub end_ns: u64,
 }
 
+/// A kernel of a launched graph.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TracedKernel {
+    /// Identity of its function, as [`Call::identity`].
+    pub function: u64,
+    /// Threads started; `None` if the trace does not say.
+    pub threads: Option<u64>,
+}
+
+/// The work of an executable graph, from the device rows of its first launch.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TracedGraph {
+    /// Kernels in the order of the rows.
+    pub kernels: Vec<TracedKernel>,
+    /// Bytes copied and filled.
+    pub bytes: u64,
+}
+
 /// Counts of a trace and of its interpretation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
@@ -128,6 +146,10 @@ pub struct Trace {
     pub calls: Vec<Call>,
     /// Labels of the program in order of their start.
     pub annotations: Vec<Annotation>,
+    /// Names of kernels by [`Call::identity`].
+    pub functions: BTreeMap<u64, String>,
+    /// Launched graphs by [`Call::handle`].
+    pub graphs: BTreeMap<u64, TracedGraph>,
     /// The calling processes, sorted by pid.
     pub processes: Vec<ProcessInfo>,
     /// Offset from the clock of the trace to Unix time; `None` if the trace does not contain it.
@@ -205,9 +227,19 @@ impl Trace {
         }
     }
 
-    /// Returns the trace as a source of events.
+    /// Returns the trace as a source of events. The contents of launched graphs are those of their device rows.
     pub fn into_events(self) -> TraceEvents {
         TraceEvents::new(self)
+    }
+
+    /// Removes the contents of graphs, as for an agent that was started after their captures.
+    pub fn without_captures(self) -> Trace {
+        Trace { graphs: BTreeMap::new(), ..self }
+    }
+
+    /// Removes the names of kernels, as for an agent that does not find them.
+    pub fn without_names(self) -> Trace {
+        Trace { functions: BTreeMap::new(), ..self }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sync calls: a snapshot is taken, waited for, and the work before it becomes a step.
 
 use crate::atomic::Relaxed;
-use crate::fold::{COUNTERS, SEGMENTS, Snapshot, Stamp, StreamFold};
+use crate::fold::{COUNTERS, SEGMENTS, Snapshot, Stamp, StreamFold, WORK};
+use crate::function::SIGNATURE;
 use crate::record::{CountParts, NOT_SEEN, StepRecord, StreamKey, flag};
 use crate::thread_counter::ThreadCounter;
 
@@ -55,8 +56,12 @@ impl StreamFold {
         out.recorded_ns = snapshot.ns.load(Relaxed);
         let (entered, seen) = (snapshot.entered.load(Relaxed), self.seen.load(Relaxed));
         out.enqueued_since_sync = entered.saturating_sub(seen);
+        let since = |at: usize| snapshot.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
         for at in 0..COUNTERS {
-            out.work[at] = snapshot.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
+            out.work[at] = since(at);
+        }
+        for at in 0..SIGNATURE {
+            out.signature.0[at] = since(COUNTERS + at);
         }
         if entered > snapshot.work[0].load(Relaxed) {
             out.header.flags |= flag::AHEAD;
@@ -74,7 +79,7 @@ impl StreamFold {
     /// Ends the step without a record.
     #[inline(always)]
     pub fn finish(&self, snapshot: &Snapshot, exit: &Stamp) {
-        for at in 0..COUNTERS {
+        for at in 0..WORK {
             self.closed[at].store(snapshot.work[at].load(Relaxed), Relaxed);
         }
         self.find_oldest(snapshot.epoch.load(Relaxed));

@@ -1,7 +1,7 @@
 //! Snapshots of a stream's counters, stored with events and waits.
 
 use crate::atomic::{AtomicU64, Relaxed};
-use crate::fold::COUNTERS;
+use crate::fold::Work;
 use crate::record::StreamKey;
 
 /// Counters of a stream at one instant, as an event or a wait covers them.
@@ -22,8 +22,8 @@ pub struct Snapshot {
     pub epoch: AtomicU64,
     /// Enqueues at the entry of the wait.
     pub entered: AtomicU64,
-    /// Counters of the stream at that time.
-    pub work: [AtomicU64; COUNTERS],
+    /// Work of the stream at that time.
+    pub work: Work,
 }
 
 impl Snapshot {
@@ -65,7 +65,7 @@ impl Snapshot {
         for (to, from) in to.into_iter().zip(from) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        for (to, from) in self.work.iter().zip(&other.work) {
+        for (to, from) in self.work.iter().zip(other.work.iter()) {
             to.store(from.load(Relaxed), Relaxed);
         }
     }

@@ -15,7 +15,7 @@ fn launch(fold: &StreamFold, ns: u64, threads: u64) {
     if fold.is_segment_empty() {
         fold.begin(&at(ns));
     }
-    fold.launch(7, &Enqueue { threads, identity: 0x1000, bytes: 0 });
+    fold.launch(7, &Enqueue { threads, identity: 0x1000, bytes: 0, lane: 4 });
 }
 
 const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
@@ -258,7 +258,7 @@ fn equal_sets_of_kernels_have_equal_fingerprints() {
         let fold = StreamFold::default();
         fold.begin(&at(1));
         for f in order {
-            fold.launch(7, &Enqueue { threads: 1, identity: *f, bytes: 0 });
+            fold.launch(7, &Enqueue { threads: 1, identity: *f, ..Enqueue::default() });
         }
         sync(&fold, 2, 3).unwrap().work[Counter::Functions as usize]
     };
@@ -309,4 +309,45 @@ proptest! {
         }
         prop_assert_eq!(counted, threads);
     }
+}
+
+/// Launches of the forward pass by thread 7, or of the backward pass by thread 9.
+fn launch_part(fold: &StreamFold, ns: u64, tid: u32, count: u64) {
+    for _ in 0..count {
+        if fold.is_segment_empty() {
+            fold.begin(&Stamp { tid, ..at(ns) });
+        }
+        fold.launch(tid, &Enqueue::default());
+    }
+}
+
+#[test]
+fn an_iteration_begins_when_the_first_thread_goes_on() {
+    let fold = StreamFold::default();
+    launch_part(&fold, 1, 7, PART_MIN);
+    assert!(!fold.begins_iteration(7), "no backward pass yet");
+    record(&fold, 2);
+    launch_part(&fold, 3, 9, PART_MIN);
+    assert!(!fold.begins_iteration(9), "the backward pass goes on");
+    assert!(fold.begins_iteration(7));
+    let step = sync(&fold, 4, 4).unwrap();
+    assert_eq!(
+        step.work[Counter::Foreign as usize],
+        PART_MIN,
+        "an event does not change whose work is foreign"
+    );
+    assert!(!fold.begins_iteration(7), "nothing was enqueued since");
+    launch_part(&fold, 5, 9, PART_MIN);
+    launch_part(&fold, 6, 7, PART_MIN - 1);
+    assert!(!fold.begins_iteration(7), "too little of the first thread");
+}
+
+#[test]
+fn an_iteration_of_one_graph_begins_with_its_next_launch() {
+    let (fold, graph) = (StreamFold::default(), Contents::default());
+    (0..PART_MIN).for_each(|_| graph.launch(true, &Enqueue::default()));
+    fold.begin(&at(1));
+    assert!(!fold.begins_captured_iteration(|| Some(&graph)) && !fold.begins_captured_iteration(|| None));
+    fold.launch_graph(7, &Enqueue::default(), Some(&graph));
+    assert!(fold.begins_captured_iteration(|| Some(&graph)));
 }

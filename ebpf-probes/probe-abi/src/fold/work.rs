@@ -2,7 +2,7 @@
 
 use crate::Direction;
 use crate::atomic::Relaxed;
-use crate::fold::{Counter, Enqueue, Stamp, StreamFold, mix};
+use crate::fold::{COUNTERS, Counter, Enqueue, Stamp, StreamFold, mix};
 use crate::graph::Contents;
 use crate::hot::HotStream;
 
@@ -37,7 +37,7 @@ impl StreamFold {
     pub fn own_thread(&self) -> u64 {
         // Not the open segment's thread: after an event recorded by the second thread, its work would not be foreign.
         match self.exit.tid.load(Relaxed) {
-            0 => self.open_segment().tid.load(Relaxed),
+            0 => self.oldest.tid.load(Relaxed),
             tid => tid,
         }
     }
@@ -62,7 +62,17 @@ impl StreamFold {
         self.add(Counter::Foreign, hot.foreign.swap(0, Relaxed));
         self.add(Counter::Threads, hot.threads.swap(0, Relaxed));
         self.add(Counter::Functions, hot.functions.swap(0, Relaxed));
+        self.absorb_signature(hot);
         self.add(Counter::Launches, hot.launches.swap(0, Relaxed));
+    }
+
+    #[inline(always)]
+    fn absorb_signature(&self, hot: &HotStream) {
+        for (to, from) in self.work[COUNTERS..].iter().zip(&hot.signature) {
+            if from.load(Relaxed) != 0 {
+                to.fetch_add(from.swap(0, Relaxed), Relaxed);
+            }
+        }
     }
 
     /// Counts a kernel launch.
@@ -72,6 +82,7 @@ impl StreamFold {
         self.add(Counter::Launches, 1);
         self.add(Counter::Threads, call.threads);
         self.add(Counter::Functions, mix(call.identity));
+        self.add_function(call.lane);
     }
 
     /// Counts a launch of a graph with these contents; `None` if they are not known.
@@ -80,7 +91,12 @@ impl StreamFold {
         self.note_thread(tid);
         self.add(Counter::GraphLaunches, 1);
         self.add(Counter::Graphs, mix(call.identity));
-        let Some(graph) = graph.filter(|graph| graph.is_known()) else { return };
+        let Some(graph) = graph else { return };
+        // Functions that were seen in a graph are in it, even if some of its contents were not seen.
+        self.add_signature(&graph.signature);
+        if !graph.is_known() {
+            return;
+        }
         self.add(Counter::GraphsKnown, 1);
         self.add(Counter::GraphKernels, graph.kernels.load(Relaxed));
         self.add(Counter::GraphThreads, graph.threads.load(Relaxed));

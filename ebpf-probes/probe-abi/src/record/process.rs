@@ -58,6 +58,8 @@ pub struct ProcessFold {
     pub blocking: AtomicU64,
     /// Device, plus one, that a thread of the process chose first; 0 if none did.
     pub device: AtomicU64,
+    /// Functions that have an ordinal ([`crate::function`]).
+    pub functions: AtomicU64,
     /// Streams with open work, for a device synchronization.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.

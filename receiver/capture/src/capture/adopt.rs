@@ -10,7 +10,7 @@ use super::Capture;
 use crate::libraries::Libraries;
 use crate::pins::{Ending, Pins, Progress, process_id};
 use crate::totals::{self, Share};
-use crate::{clock, proc};
+use crate::{clock, functions, proc};
 
 impl Capture {
     /// Continues with what the earlier agent counted and attached. Does nothing without pins.
@@ -72,6 +72,7 @@ impl Capture {
         }
         self.retired.add(ending.share);
         if !self.adopted.iter().any(|(process, _)| process.pid == pid) {
+            functions::remove(&mut self.kernel, pid);
             totals::remove(&mut self.kernel, pid);
             totals::remove_durations(&mut self.kernel, pid);
             totals::remove_graphs(&mut self.kernel, pid);

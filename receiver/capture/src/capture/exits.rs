@@ -15,6 +15,7 @@ impl Capture {
         self.cancel_scan(pid);
         let Some(tracked) = self.processes.remove(pid) else { return };
         self.arming.remove(pid);
+        self.fragments.remove(pid);
         self.libraries.retain(pid, &BTreeSet::new(), at_ns);
         self.clear_runtime(pid);
         self.publishers.clear(&mut self.kernel, pid);
@@ -62,8 +63,10 @@ impl Capture {
         self.settle(process);
         self.thinning.iter_mut().for_each(|thinning| thinning.end(pid, at_ns));
         let share = self.estimated_operations(process, at_ns, into);
+        self.functions.totals(&self.kernel, process, at_ns, into);
         self.thinning.iter_mut().for_each(|thinning| thinning.remove(pid));
         self.store_ending(process, share);
+        self.functions.remove(&mut self.kernel, process);
         if totals::remove(&mut self.kernel, pid) {
             self.retired.add(share);
         }

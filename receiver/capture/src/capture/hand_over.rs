@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use event::decode::{self, Record};
 use event::{Event, ProcessId};
 use probe_abi::counters::DropReason;
+use probe_abi::function::Signature;
 use probe_abi::record::{Header, RecordKind, flag};
 
 use super::Capture;
@@ -56,6 +57,7 @@ pub(super) fn header(record: &Record) -> Option<&Header> {
         Record::Context(context) => Some(&context.header),
         Record::Call(call) => Some(&call.header),
         Record::CallArgs(args) => Some(&args.header),
+        Record::Function(function) => Some(&function.header),
         Record::Process(_) => None,
     }
 }
@@ -139,10 +141,14 @@ impl Capture {
                 return self.take(record, now_ns, into);
             }
             _ if !is_call => return,
-            Record::Step(step) => hand_over.arming.mark_step(step, proc::has_gpu_open),
+            Record::Step(step) => {
+                hand_over.arming.mark_step(step, proc::has_gpu_open);
+                // Its functions have the numbers of the former programs.
+                step.signature = Signature::default();
+            }
             Record::Call(call) => hand_over.arming.mark_call(call, proc::has_gpu_open),
             Record::CallArgs(args) if args.header.entry_ns < read_ns => args.header.flags |= flag::UNARMED,
-            Record::CallArgs(_) | Record::Context(_) | Record::Process(_) => {}
+            Record::CallArgs(_) | Record::Context(_) | Record::Process(_) | Record::Function(_) => {}
         }
         if header(&record).copied().is_some_and(|header| self.admits(&header, into)) {
             into.extend(event_of(record));
@@ -205,7 +211,7 @@ fn event_of(record: Record) -> Option<Event> {
         Record::Context(context) => Some(Event::Context(context)),
         Record::Call(call) => Some(Event::Call(call)),
         Record::CallArgs(args) => Some(Event::CallArgs(args)),
-        Record::Process(_) => None,
+        Record::Process(_) | Record::Function(_) => None,
     }
 }
 

@@ -14,7 +14,7 @@ use super::Capture;
 use crate::inspect::Question;
 use crate::processes::Selected;
 use crate::selection::Selection;
-use crate::{clock, proc, totals, unfinished, user};
+use crate::{clock, functions, proc, totals, unfinished, user};
 
 /// Verdict in the kernel's filter: the process is not traced.
 const IGNORE: u64 = 0;
@@ -135,6 +135,7 @@ impl Capture {
             let _ = unfinished::take(&mut self.kernel, &key);
         }
         let share = totals::share(&self.kernel, pid);
+        functions::remove(&mut self.kernel, pid);
         if totals::remove(&mut self.kernel, pid) {
             self.retired.add(share);
         }

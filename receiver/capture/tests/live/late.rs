@@ -7,7 +7,7 @@ use probe_abi::record::flag;
 use simulator::oracle::{Line, read};
 
 use crate::rig::{Rig, rig, settings};
-use crate::scripts::{Seen, of_line, of_record};
+use crate::scripts::{Seen, of_line, of_record, whole_records};
 
 /// Scripts with work ahead of its waits, on several streams and of several threads.
 const SCRIPTS: [&str; 4] = ["@vllm-async", "@vllm-eager", "fork-join", "@train"];
@@ -41,7 +41,7 @@ const MOMENTS_MS: [u64; 3] = [37, 150, 411];
 const WORK: usize = 9;
 
 fn steps(rig: &Rig) -> Vec<StepRecord> {
-    let steps = rig.events.iter().filter_map(|e| if let Event::Step(s) = e { Some(*s) } else { None });
+    let steps = whole_records(&rig.events).into_iter();
     steps.filter(|s| s.header.flags & flag::UNFINISHED == 0).collect()
 }
 

@@ -11,11 +11,13 @@ mod contexts;
 mod contexts_real;
 mod detail;
 mod endings;
+mod functions;
 mod hand_over;
 mod hostile;
 mod late;
 mod libraries;
 mod mapped;
+mod names;
 mod nccl;
 mod nccl_hash;
 mod nccl_real;
@@ -63,6 +65,11 @@ fn calling_process() {
         && let Some((library, log)) = arguments.split_once('\n')
     {
         nvidia::call_everything(library, log);
+    }
+    if let Ok(arguments) = std::env::var(names::CALLER)
+        && let Some((library, function)) = arguments.split_once('\n')
+    {
+        names::record(library.as_ref(), function);
     }
     if let Ok(arguments) = std::env::var(budget::CALLER)
         && let Some((stubs, state)) = arguments.split_once('\n')

@@ -184,6 +184,11 @@ impl Rig {
     /// Runs a player to its end, whose calls are made by these processes.
     pub fn play_all(&mut self, mut player: Player, pids: &[u32]) -> u64 {
         player.go().unwrap();
+        self.play_on(player, pids)
+    }
+
+    /// Waits while reading for the end of a player that was started before.
+    pub fn play_on(&mut self, mut player: Player, pids: &[u32]) -> u64 {
         let playing = std::thread::spawn(move || {
             let calls = player.done().unwrap();
             player.finish().unwrap();

@@ -37,6 +37,7 @@ impl Analyzer {
             spans: Limit::new(self.settings.spans_per_minute, self.settings.spans_burst),
             limits: Limits::new(of_collectives.verdicts_per_minute, of_collectives.verdicts_burst),
             ranks: of_collectives.communicators_max,
+            kernel_names: self.settings.kernel_names_max,
         }
     }
 

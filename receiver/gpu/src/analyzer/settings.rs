@@ -1,6 +1,7 @@
 //! Settings of the analysis, and its findings as observers see them.
 
-use steps::Finding;
+use event::ProcessInfo;
+use steps::{Finding, Hint};
 
 use crate::collectives::CollectiveSettings;
 use crate::contexts::Relation;
@@ -33,12 +34,39 @@ pub struct Settings {
     pub spans_per_minute: u32,
     /// Relation of an outlier's span to the span that was active on its thread.
     pub relation: Relation,
+    /// What is known of processes; the first rule that matches one counts.
+    pub workloads: Vec<WorkloadRule>,
     /// Settings of the analysis of steps.
     pub steps: steps::Settings,
     /// Settings of the analysis of collectives.
     pub collectives: CollectiveSettings,
+    /// The maximum number of functions of a process whose launches have a series with their name.
+    pub kernel_names_max: usize,
     /// When all calls of a process are recorded.
     pub detail: DetailSettings,
+}
+
+/// What is known of the processes that match a rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WorkloadRule {
+    /// Names of the executable; empty for any.
+    pub executable_names: Vec<String>,
+    /// Texts of which the command line contains one; empty for any.
+    pub command_lines: Vec<String>,
+    /// What the processes do.
+    pub hint: Hint,
+}
+
+impl WorkloadRule {
+    /// Returns true if the rule matches the process.
+    pub(crate) fn matches(&self, info: &ProcessInfo) -> bool {
+        let is_any = |texts: &[String], matches: &dyn Fn(&String) -> bool| {
+            texts.is_empty() || texts.iter().any(matches)
+        };
+        let command = info.command.join(" ");
+        is_any(&self.executable_names, &|name| *name == info.executable)
+            && is_any(&self.command_lines, &|text| command.contains(text.as_str()))
+    }
 }
 
 impl Default for Settings {
@@ -50,8 +78,10 @@ impl Default for Settings {
             spans_burst: 10,
             spans_per_minute: 30,
             relation: Relation::default(),
+            workloads: Vec::new(),
             steps: steps::Settings::default(),
             collectives: CollectiveSettings::default(),
+            kernel_names_max: 20,
             detail: DetailSettings::default(),
         }
     }

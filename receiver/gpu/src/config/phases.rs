@@ -1,19 +1,50 @@
 //! The keys under `phases`, `baselines` and `outliers`: classification, comparison and judgement of steps.
 
 use config::GoDuration;
-use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
+use steps::{BaselineKey, BaselineSettings, Classifier, Hint, Rules, Thresholds};
 
-use crate::analyzer::Settings;
+use crate::analyzer::{Settings, WorkloadRule};
 use crate::contexts::Relation;
 
 config::section! {
     /// Classification of steps into phases.
-    #[derive(Clone, Debug, Eq, PartialEq)]
+    #[derive(Clone, Debug, PartialEq)]
     pub struct PhasesConfig {
         /// Method of the classification.
         pub classifier: ClassifierConfig,
         /// Thresholds of the classifier `rules`.
         pub rules: RulesConfig,
+        /// Confidence below which a phase is reported as `unknown`. At 0.5, a label is more likely right than wrong.
+        pub min_confidence: f64 = steps::Settings::default().min_confidence => in 0.0..=1.0,
+        /// What is known of processes, which their phases follow from. The first entry that matches counts. A process can
+        /// say the same of itself, by the variable `WARPTAP_WORKLOAD`.
+        pub workloads: Vec<WorkloadConfig>,
+    }
+
+    /// What is known of the processes that an entry matches.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct WorkloadConfig {
+        /// Names of the executable, the last part of its path. Without any, every name matches.
+        pub executable_names: Vec<String>,
+        /// Texts of which the command line contains one: the arguments, separated by spaces. Without any, every command
+        /// line matches.
+        pub command_lines: Vec<String>,
+        /// What the processes do.
+        pub workload: WorkloadKindConfig,
+    }
+}
+
+config::choice! {
+    /// What a process does.
+    #[derive(Default)]
+    pub enum WorkloadKindConfig {
+        /// It trains a model: its steps are iterations, of phase `train`.
+        Training = "training",
+        /// It generates tokens: its steps are prefills, decodes and mixed steps.
+        #[default]
+        Inference = "inference",
+        /// It runs models that generate no tokens: its steps are of phase `forward`.
+        Forward = "forward",
     }
 }
 
@@ -26,6 +57,8 @@ config::choice! {
         Adaptive = "adaptive",
         /// Uses fixed thresholds.
         Rules = "rules",
+        /// Does not distinguish phases: every phase is `unknown`.
+        None = "none",
     }
 }
 
@@ -96,8 +129,28 @@ impl PhasesConfig {
     /// Returns the classifier.
     pub(super) fn classifier(&self) -> Classifier {
         match (self.classifier, Rules::try_from(self.rules.thresholds())) {
+            (ClassifierConfig::None, _) => Classifier::None,
             (ClassifierConfig::Rules, Ok(rules)) => Classifier::Rules(rules),
             _ => Classifier::Adaptive,
+        }
+    }
+
+    /// Returns what is known of processes.
+    pub(super) fn workloads(&self) -> Vec<WorkloadRule> {
+        self.workloads.iter().map(WorkloadConfig::rule).collect()
+    }
+}
+
+impl WorkloadConfig {
+    fn rule(&self) -> WorkloadRule {
+        WorkloadRule {
+            executable_names: self.executable_names.clone(),
+            command_lines: self.command_lines.clone(),
+            hint: match self.workload {
+                WorkloadKindConfig::Training => Hint::Training,
+                WorkloadKindConfig::Inference => Hint::Inference,
+                WorkloadKindConfig::Forward => Hint::Forward,
+            },
         }
     }
 }

@@ -30,7 +30,7 @@ fn total(symbol: &str, at_ns: u64, durations: &[u64]) -> OperationTotal {
 /// Returns the count and the sum in ns of each point of a metric, by the value of its last attribute except the
 /// name.
 fn points(operations: &Operations, name: &str) -> Vec<(String, u64, u64)> {
-    let metrics = operations.metrics(WINDOW);
+    let metrics = operations.metrics(WINDOW, value::GpuApiVendor::Nvidia, None);
     let Some(metric) = metrics.into_iter().find(|m| m.name == name) else { return Vec::new() };
     let label = |attributes: &[KeyValue]| {
         let values =
@@ -137,5 +137,5 @@ fn untimed_functions_have_a_count_without_durations() {
 fn unknown_rows_are_ignored() {
     let mut operations = Operations::default();
     operations.replace(&OperationTotal { calls: 7, row: 255, ..OperationTotal::default() });
-    assert_eq!(operations.metrics(WINDOW), vec![]);
+    assert_eq!(operations.metrics(WINDOW, value::GpuApiVendor::Nvidia, None), vec![]);
 }

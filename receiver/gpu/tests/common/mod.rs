@@ -25,6 +25,9 @@ pub fn row(symbol: &str) -> u16 {
     probe_abi::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id
 }
 
+/// Different kernels of a server's passes, fewer than there are lanes.
+const KERNELS: u64 = 40;
+
 /// A process that makes calls.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -72,6 +75,11 @@ impl Program {
         self.now_ns += duration_ns + US;
     }
 
+    /// Launches a kernel that no other step has.
+    pub fn launch_unusual(&mut self) {
+        self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (20_000, 1 + KERNELS));
+    }
+
     /// Decodes one token: a graph launch, and a wait for an event.
     pub fn decode(&mut self, wait_ns: u64) {
         self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (4096, Direction::HostToDevice));
@@ -86,7 +94,7 @@ impl Program {
     pub fn capture(&mut self) {
         self.call("cudaStreamBeginCapture", US, |_| {});
         for kernel in 0..400 {
-            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (20_000, kernel));
+            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (20_000, 1 + kernel % KERNELS));
         }
         self.call("cudaStreamEndCapture", US, |c| c.handle = Some(0xa));
         self.call("cudaGraphInstantiate", MS, |c| (c.handle, c.graph) = (Some(0x9), 0xa));
@@ -96,7 +104,7 @@ impl Program {
     pub fn prefill(&mut self, wait_ns: u64) {
         self.call("cudaMemcpyAsync", 9 * US, |c| (c.bytes, c.direction) = (1 << 20, Direction::HostToDevice));
         for kernel in 0..400 {
-            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (400_000, kernel));
+            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (400_000, 1 + kernel % KERNELS));
         }
         self.call("cudaEventRecord", 2 * US, |c| c.handle = Some(0xe));
         self.call("cudaEventSynchronize", wait_ns, |c| c.handle = Some(0xe));

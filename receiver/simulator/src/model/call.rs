@@ -68,6 +68,8 @@ pub enum Effect {
     ExecUpdate = 25,
     /// Destroys a graph.
     GraphDestroy = 26,
+    /// Looks up a function and returns its handle.
+    FunctionHandle = 27,
 }
 
 impl Effect {
@@ -108,8 +110,9 @@ impl Effect {
             Action::Time if has_handle => Effect::EventCreate,
             Action::Create | Action::AllocPhysical => Effect::HostAlloc,
             Action::FreePhysical => Effect::HostFree,
+            Action::NameFunction | Action::AliasFunction => Effect::FunctionHandle,
             Action::Report if probe.wiring.bytes == Bytes::None => Effect::HostFree,
-            Action::Time | Action::Report | Action::GraphChange => Effect::Nothing,
+            Action::Time | Action::Report | Action::GraphChange | Action::RegisterFunction => Effect::Nothing,
             Action::RecordArgs => Effect::Nothing,
         }
     }

@@ -107,6 +107,7 @@ pub struct DeviceModel {
     /// Number of nodes of each graph.
     graphs: Objects<u64>,
     execs: Objects<u64>,
+    functions: Objects<()>,
     memory: DeviceMemory,
     lenient: bool,
 }
@@ -118,6 +119,7 @@ impl Default for DeviceModel {
             events: Objects::new(0x5555_2000_0000),
             graphs: Objects::new(0x5555_3000_0000),
             execs: Objects::new(0x5555_4000_0000),
+            functions: Objects::new(0x5555_5000_0000),
             memory: DeviceMemory::new(CAPACITY_BYTES, 0x7f00_0000_0000),
             lenient: false,
         }
@@ -158,6 +160,7 @@ impl DeviceModel {
                 Done::made(self.streams.make(Stream { device: at.device, ..Stream::default() }))
             }
             Effect::EventCreate => Done::made(self.events.make(0)),
+            Effect::FunctionHandle => Done::made(self.functions.make(())),
             Effect::Instantiate => self.instantiate(call.graph),
             Effect::ExecUpdate => self.update(call),
             Effect::GraphDestroy => self.ended(|d| d.graphs.remove(call.graph).is_some()),

@@ -147,9 +147,10 @@ impl<'w> Caller<'w> {
     fn request(&mut self, spec: &CallSpec, turn: u64) -> Option<Request> {
         let scale = self.current.scale;
         let mut grid = spec.grid.map(|side| self.side(&side));
+        let unnamed = || KERNELS + (spec.kernel << 20) + (turn % spec.kernels) * 0x100;
         grid[0] = times(u64::from(grid[0]), scale.size).clamp(1, u64::from(u32::MAX)) as u32;
         Some(Request {
-            kernel: KERNELS + (spec.kernel << 20) + (turn % spec.kernels) * 0x100,
+            kernel: spec.named.map_or_else(unnamed, |at| self.world.kernels[at].load(Relaxed)),
             stream: self.world.streams[spec.stream].load(Relaxed),
             handle: self.handle(spec)?,
             bytes: [times(spec.bytes.sample(&mut self.random), scale.size), spec.rows],
@@ -376,6 +377,7 @@ impl<'w> Caller<'w> {
             thread: self.name.clone(),
             inner: inner.and_then(|(f, _)| f).map_or("", |f| f.symbol()).into(),
             inner_depth: inner.map_or(0, |(_, depth)| depth),
+            name: spec.named.map_or("", |at| self.world.script.functions[at].as_str()).to_owned(),
             ..call_line(self.tid, request, made, meaning)
         }
     }

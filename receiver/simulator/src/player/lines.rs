@@ -39,6 +39,7 @@ pub(super) fn call_line(tid: u32, request: &Request, made: &Outcome, meaning: &M
         bytes: meaning.bytes,
         direction: meaning.direction,
         threads: meaning.threads,
+        kernel: if has(&request.function, ArgumentRole::Kernel) { request.kernel } else { 0 },
         entry_ns: made.entry_ns,
         exit_ns: made.exit_ns,
         result: made.result,

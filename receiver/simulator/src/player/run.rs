@@ -13,12 +13,16 @@ use super::spin::Contention;
 use super::world::World;
 use crate::functions::by_symbol;
 use crate::model::clock;
+use crate::named;
 use crate::script::turns::Times;
-use crate::script::{CallSpec, Object, ScriptAction, Statement, Thread};
+use crate::script::{CallSpec, Naming, Object, ScriptAction, Statement, Thread};
 use crate::text::ValueRange;
 
 /// Longest duration of a `poll`, ns; after that the script is wrong, and ends.
 const POLL_MAX_NS: u64 = 30_000_000_000;
+
+/// Address of the first registered function.
+const REGISTERED: u64 = 0x5555_6000_0000;
 
 /// Whether the next statement runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,6 +135,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             ScriptAction::Poll(spec, pause) => return self.poll(spec, pause),
             ScriptAction::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
             ScriptAction::MakeEvent(at) => self.each_event(*at, "event"),
+            ScriptAction::NameFunction { function, naming } => self.name_function(*function, *naming),
             ScriptAction::MakeGraph { graph, node } => self.make_graph(*graph, node),
             ScriptAction::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
             ScriptAction::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
@@ -213,6 +218,28 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             spec.object = Object::Stream(stream);
             spec.bytes = ValueRange::just(if is_blocking { 0 } else { NON_BLOCKING });
             self.caller.call(&spec, self.turn);
+        }
+    }
+
+    /// Makes a function known under its name, and stores its address or handle.
+    fn name_function(&mut self, function: usize, naming: Naming) {
+        let name = &self.world.kernel_names[function];
+        let address = match naming {
+            Naming::Symbol => named::address_of(&self.world.script.functions[function]).unwrap_or_default(),
+            Naming::Register => REGISTERED + function as u64 * 0x100,
+            Naming::Lookup => 0,
+        };
+        self.world.kernels[function].store(address, Relaxed);
+        let verb = match naming {
+            Naming::Symbol => return,
+            Naming::Register => "function register",
+            Naming::Lookup => "function lookup",
+        };
+        let Some(mut spec) = self.spec(verb) else { return };
+        (spec.named, spec.bytes) = (Some(function), ValueRange::just(name.as_ptr() as u64));
+        let made = self.caller.call_for(&spec, self.turn);
+        if naming == Naming::Lookup {
+            self.world.kernels[function].store(made, Relaxed);
         }
     }
 

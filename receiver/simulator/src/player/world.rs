@@ -1,6 +1,7 @@
 //! The state that the threads of a script share: the objects of each name, and the expected steps.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -103,6 +104,10 @@ pub(super) struct World {
     pub(super) truth: Mutex<Truth>,
     pub(super) events: Vec<Ring>,
     pub(super) graphs: Vec<AtomicU64>,
+    /// Address or handle of each function.
+    pub(super) kernels: Vec<AtomicU64>,
+    /// Names of the functions as the libraries get them.
+    pub(super) kernel_names: Vec<CString>,
     pub(super) buffers: Vec<Mutex<VecDeque<u64>>>,
     pub(super) signals: Vec<Signal>,
     pub(super) calls: AtomicU64,
@@ -133,6 +138,12 @@ impl World {
             truth: Mutex::default(),
             events: script.events.iter().map(|(_, size)| Ring::new(*size)).collect(),
             graphs: script.graphs.iter().map(|_| AtomicU64::new(0)).collect(),
+            kernels: script.functions.iter().map(|_| AtomicU64::new(0)).collect(),
+            kernel_names: script
+                .functions
+                .iter()
+                .map(|name| CString::new(name.as_str()).unwrap_or_default())
+                .collect(),
             buffers: script.buffers.iter().map(|_| Mutex::default()).collect(),
             signals: script.signals.iter().map(|_| Signal::default()).collect(),
             calls: AtomicU64::new(0),

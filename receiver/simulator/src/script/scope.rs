@@ -26,6 +26,11 @@ impl Scope {
         known("graph", name, &self.script.graphs)
     }
 
+    /// Returns the index of a function that was named above.
+    pub(super) fn function(&self, name: &str) -> Result<usize> {
+        known("function", name, &self.script.functions)
+    }
+
     /// Returns the index of a thread, defined above or below.
     pub(super) fn thread(&self, name: &str) -> Result<usize> {
         known("thread", name, &self.thread_names)

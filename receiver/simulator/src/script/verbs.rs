@@ -26,6 +26,8 @@ static VERBS: &[Row] = &[
     ("event", ["cudaEventCreateWithFlags", "cuEventCreate", "hipEventCreateWithFlags"]),
     ("fill", ["cudaMemsetAsync", "", "hipMemsetAsync"]),
     ("free", ["cudaFree", "cuMemFree_v2", "hipFree"]),
+    ("function lookup", ["cudaLibraryGetKernel", "cuModuleGetFunction", "hipModuleGetFunction"]),
+    ("function register", ["__cudaRegisterFunction", "", "__hipRegisterFunction"]),
     ("graphlaunch", ["cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"]),
     ("hostalloc", ["cudaHostAlloc", "", "hipHostMalloc"]),
     ("hostfree", ["cudaFreeHost", "", "hipHostFree"]),

@@ -2,9 +2,10 @@
 
 use super::scope::Scope;
 use super::verbs::symbol;
-use super::{CallSpec, Object, ScriptAction};
+use super::{CallSpec, Naming, Object, ScriptAction};
 use crate::functions::by_symbol;
 use crate::model::call::StubFunction;
+use crate::named;
 use crate::text::{Result, ScriptLine, Unit, ValueRange, Word};
 
 type Build = fn(&mut Scope, &ScriptLine<'_>) -> Result<ScriptAction>;
@@ -12,7 +13,7 @@ type Keys = &'static [&'static [&'static str]];
 
 /// Keys of every call.
 const CALL: &[&str] = &["blocks", "depth", "gpu", "host", "inner", "result"];
-const SHAPE: &[&str] = &["block", "grid", "kernels"];
+const SHAPE: &[&str] = &["block", "grid", "kernel", "kernels"];
 const ANY: &[&str] = &["bytes", "kind", "number", "object", "rows", "stream"];
 
 const fn word(name: &'static str, least: usize, most: usize, keys: Keys, build: Build) -> Word<Build> {
@@ -32,6 +33,7 @@ pub(super) static WORDS: &[Word<Build>] = &[
     word("fault", 1, 1, &[&["gpu", "host"]], fault),
     word("fill", 2, 2, &[CALL], fill),
     word("free", 1, 1, &[CALL], |s, l| buffer(s, l, "free")),
+    word("function", 1, 2, &[], name_function),
     word("graph", 2, 2, &[&["block", "grid", "nodes"]], make_graph),
     word("graphlaunch", 2, 2, &[CALL], graph_launch),
     word("hostalloc", 2, 2, &[CALL], |s, l| buffer(s, l, "hostalloc")),
@@ -74,6 +76,7 @@ fn by_name(scope: &Scope, line: &ScriptLine<'_>, symbol: &str) -> Result<CallSpe
     let inner = line.key("inner").map(|symbol| self::function(scope, symbol)).transpose()?;
     spec.inner = inner.map(|(index, _)| (index, depth));
     shape(line, &mut spec)?;
+    spec.named = line.key("kernel").map(|name| scope.function(name)).transpose()?;
     Ok(spec)
 }
 
@@ -230,6 +233,20 @@ fn any(scope: &mut Scope, line: &ScriptLine<'_>) -> Result<ScriptAction> {
 fn make_event(scope: &mut Scope, line: &ScriptLine<'_>) -> Result<ScriptAction> {
     let ring = line.value("ring", Unit::Count, 1)?.clamp(1, 1024) as usize;
     Ok(ScriptAction::MakeEvent(scope.made_event(line.arguments[0], ring)?))
+}
+
+fn name_function(scope: &mut Scope, line: &ScriptLine<'_>) -> Result<ScriptAction> {
+    let name = line.arguments[0];
+    let naming = match line.arguments.get(1) {
+        None => Naming::Register,
+        Some(&"lookup") => Naming::Lookup,
+        Some(&"symbol") if named::address_of(name).is_some() => Naming::Symbol,
+        Some(&"symbol") => return Err(format!("the player has no function '{name}'")),
+        Some(other) => {
+            return Err(format!("unknown argument '{other}' of function; expected lookup or symbol"));
+        }
+    };
+    Ok(ScriptAction::NameFunction { function: scope.made(name, |s| &mut s.functions)?, naming })
 }
 
 fn make_graph(scope: &mut Scope, line: &ScriptLine<'_>) -> Result<ScriptAction> {

@@ -57,7 +57,7 @@ impl Seg {
         record.work[Counter::Enqueues as usize] = self.enqueues;
         record.work[Counter::Launches as usize] = self.enqueues;
         record.work[Counter::Foreign as usize] = self.foreign;
-        Segment { stream: self.stream, record }
+        Segment { stream: self.stream, record, records: 1 }
     }
 }
 
@@ -163,12 +163,15 @@ fn results_graphs_and_much_work_do_not_begin_a_step() {
     let record = |counter: Counter, count: u64| {
         let mut segment = inputs(20).segment();
         segment.record.work[counter as usize] = count;
-        Group::of(&segment).leads()
+        Group::of(&segment).leads_ahead()
     };
     assert!(record(Counter::Enqueues, 64) && !record(Counter::Enqueues, 65));
     assert!(!record(Counter::BytesFromDevice, 4) && !record(Counter::BytesElsewhere, 4));
     assert!(!record(Counter::GraphLaunches, 1));
-    assert!(!Group::of(&Seg { flags: 0, ..inputs(20) }.segment()).leads(), "nothing was enqueued after it");
+    assert!(
+        !Group::of(&Seg { flags: 0, ..inputs(20) }.segment()).leads_ahead(),
+        "nothing was enqueued after it"
+    );
 }
 
 /// Another thread waits for the copy of the result, which ends a moment after its step.
@@ -410,4 +413,71 @@ fn the_parts_of_joined_segments_add_up() {
     let mut group = Group::of(&segments[0]);
     group.join_same_call(&segments[1]);
     assert_eq!((group.increases[0].enqueue, group.wait_ns), (Some(100), 5 * MS));
+}
+
+/// Returns a segment that the begin of the next iteration ended.
+fn mark(entry_ms: u64) -> Seg {
+    Seg { wait_ns: 0, flags: flag::ITERATION, enqueues: 1_000, ..at(entry_ms) }
+}
+
+fn assembled(segments: &[Segment]) -> Vec<Assembled> {
+    let (mut assembler, mut out) = (Assembler::new(Joining::default()), Vec::new());
+    segments.iter().for_each(|segment| assembler.push(segment, &mut out));
+    assembler.finish(&mut out);
+    out
+}
+
+#[test]
+fn iterations_without_sync_calls_are_steps_with_inferred_ends() {
+    let marks = [100, 200, 300, 400].map(|ms| mark(ms).segment());
+    let found = assembled(&marks);
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|a| a.group.is_end_inferred && matches!(a.mode, Mode::Training { .. })));
+}
+
+#[test]
+fn the_wait_for_the_loss_belongs_to_its_iteration() {
+    let loss = |ms| {
+        let mut segment = Seg { enqueues: 1, process_enqueued_since_sync: 1_001, ..at(ms) }.segment();
+        segment.record.work[Counter::Launches as usize] = 0;
+        segment.record.work[Counter::BytesFromDevice as usize] = 4;
+        segment
+    };
+    let segments = [100, 200, 300].map(|ms| [mark(ms).segment(), loss(ms + 1)]).concat();
+    let found: Vec<_> =
+        assembled(&segments).iter().map(|a| (a.group.segments, a.group.is_end_inferred)).collect();
+    assert_eq!(found, [(2, false); 3]);
+}
+
+#[test]
+fn a_mark_of_a_process_that_serves_is_the_beginning_of_its_step() {
+    let mut bench = Bench::new(Mode::Serving);
+    bench.push(&[mark(10), Seg { enqueues: 50, ..at(20) }]);
+    assert!(bench.assembler.marks.is_empty());
+    let group = bench.assembler.pending[0];
+    assert_eq!((group.segments, group.work.of(Counter::Enqueues), group.start_ns), (2, 1_050, 9 * MS));
+}
+
+/// Returns a segment of `enqueues` calls that copies a few bytes back, from `from_ms` to `to_ms`.
+fn look_up(enqueues: u64, from_ms: u64, to_ms: u64) -> Segment {
+    let mut segment = Seg { enqueues, wait_ns: 50 * US, ..at(to_ms) }.segment();
+    segment.record.first_ns = from_ms * MS;
+    segment.record.work[Counter::BytesFromDevice as usize] = 8;
+    segment
+}
+
+#[test]
+fn values_looked_up_belong_to_the_larger_work_around_them() {
+    let steps = |segments: &[Segment]| -> Vec<u32> {
+        let (mut assembler, mut out) = (Assembler::new(Joining::default()), Vec::new());
+        assembler.mode = Mode::Serving;
+        segments.iter().for_each(|segment| assembler.push(segment, &mut out));
+        assembler.finish(&mut out);
+        out.iter().map(|a| a.group.segments).collect()
+    };
+    let [first, second, pass] = [look_up(3, 10, 11), look_up(5, 12, 13), look_up(900, 14, 40)];
+    assert_eq!(steps(&[first, second, pass]), [3], "before a pass");
+    assert_eq!(steps(&[pass, look_up(5, 41, 42)]), [2], "after a pass");
+    assert_eq!(steps(&[first, look_up(900, 60, 90)]), [1, 1], "with a gap");
+    assert_eq!(steps(&[look_up(60, 10, 20), look_up(60, 21, 30)]), [1, 1], "passes of a small model");
 }

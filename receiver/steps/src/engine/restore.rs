@@ -9,6 +9,7 @@ use event::{LauncherEnv, ProcessId, ProcessInfo};
 use super::Engine;
 use crate::finding::Finding;
 use crate::identity::{Identity, WorkloadId};
+use crate::phase::Hint;
 use crate::process::Process;
 use crate::record::BaselineRecord;
 
@@ -45,6 +46,10 @@ impl Engine {
     pub(super) fn describe(&mut self, info: &ProcessInfo, out: &mut Vec<Finding>) {
         self.touch(info.process, out);
         self.identify(info.process, |identity| identity.describe(info));
+        let said = info.attributes.iter().find(|(key, _)| key == Hint::ATTRIBUTE);
+        if let Some(hint) = said.and_then(|(_, value)| Hint::of(value)) {
+            self.set_hint(info.process, Some(hint));
+        }
     }
 
     /// Handles the environment that a launcher gave a process.

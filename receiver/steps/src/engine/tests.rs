@@ -3,6 +3,7 @@
 use event::ExitStatus;
 use probe_abi::Probe;
 use probe_abi::fold::{COUNTERS, Counter};
+use probe_abi::function::{FUNCTIONS_MAX, SIGNATURE, Signature};
 use probe_abi::record::{CountParts, NOT_SEEN, flag};
 use proptest::prelude::*;
 
@@ -257,6 +258,7 @@ fn an_outlier_has_its_baseline_and_causes() {
     contended.run_queue.enqueue = 20 * MS;
     records.push(contended);
     let found = check(records);
+    // The first step, seen alone, had no phase.
     let slow = &found.steps[200];
     let level = slow.baseline.unwrap();
     assert_eq!((level.p95_ns, level.mean_ns, level.count), (10e6, 10e6, 200));
@@ -444,15 +446,24 @@ fn observed(engine: &mut Engine, record: StepRecord) -> Vec<Finding> {
     findings
 }
 
-/// Rules give four phases in any mixture, which is the most: four baselines with as many classes as they hold.
+fn function(process: ProcessId, ordinal: u32) -> Event {
+    Event::Function(Box::new(GpuFunction { process, ordinal, ..GpuFunction::default() }))
+}
+
+/// Rules give four phases in any mixture: four baselines with as many classes as they hold. The process has as many
+/// functions as can have an ordinal.
 #[test]
-fn a_workload_takes_at_most_16_kilobytes() {
+fn a_workload_takes_at_most_24_kilobytes() {
     let rules = Classifier::Rules(Rules::default());
     for classifier in [Classifier::Adaptive, rules] {
         let before = allocated_bytes();
         let mut engine = Engine::new(Settings { classifier, ..Settings::default() });
         let (mut server, mut rng) = (Server::new(1), Rng::new(2));
         let (mut phases, mut unjudged) = ([0; Phase::ALL.len()], 0);
+        observed(&mut engine, server.decode(1, 10e6));
+        for ordinal in 0..FUNCTIONS_MAX as u32 {
+            engine.observe(&function(server.process, ordinal), &mut Vec::new());
+        }
         for k in 0..20_000 {
             let (size, jitter) = (rng.below(64), rng.uniform(0.9, 1.1));
             let threads_per_launch = [500_000, 70_000][rng.below(2) as usize];
@@ -467,6 +478,7 @@ fn a_workload_takes_at_most_16_kilobytes() {
                 1 => server.prefill(64 << (size % 12), 90e6 * jitter),
                 _ => server.step(&work, 2 * MS, (30e6 * jitter) as u64),
             };
+            let record = StepRecord { signature: Signature([u64::from(u16::MAX); SIGNATURE]), ..record };
             for finding in observed(&mut engine, record) {
                 let Finding::Step(step) = finding else { continue };
                 phases[step.phase as usize] += 1;
@@ -477,7 +489,7 @@ fn a_workload_takes_at_most_16_kilobytes() {
         assert!(classifier == Classifier::Adaptive || count == 4, "{phases:?}");
         assert_eq!(unjudged, 0, "no phase evicts another");
         let bytes = allocated_bytes() - before;
-        assert!(bytes <= 16 * 1024, "{bytes} bytes for {phases:?}");
+        assert!(bytes <= 24 * 1024, "{bytes} bytes for {phases:?}");
     }
 }
 

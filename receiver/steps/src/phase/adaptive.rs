@@ -14,6 +14,7 @@ mod recent;
 mod returned;
 mod signs;
 
+use crate::phase::names::{Facts, NameEvidence};
 use crate::phase::{CONFIDENCE_MIN, Phase, PhaseLabel};
 use crate::shape::Shape;
 
@@ -35,6 +36,15 @@ const UNIT_MAX: f64 = 1e100;
 const COLD_STEPS: u64 = 16;
 /// The largest confidence of the first steps of a stream.
 const COLD_MAX: f64 = 0.8;
+/// The part of the evidence of shape that counts for a step seen alone whose kernels have names, for reading prompts and
+/// for decoding: little work is weaker evidence than much.
+const ALONE: [f64; 2] = [0.6, 0.4];
+/// The largest confidence where prompts and answers have the same kernels.
+const SHARED_MAX: f64 = 0.9;
+/// The confidence in a mixed step that launched the attention of prompts and of answers.
+const BOTH: f64 = 0.95;
+/// The evidence of names from which shape decides no longer, and the largest evidence of shape then.
+const DECISIVE: f64 = 2.0;
 /// The confidence from which a cluster retains its label.
 const RETAINED_MIN: f64 = 0.55;
 
@@ -65,12 +75,16 @@ impl Default for Clusters {
 
 impl Clusters {
     /// Adds the stream's next step, which must be one that can have a phase, and returns its label.
-    pub(crate) fn label(&mut self, shape: &Shape) -> PhaseLabel {
+    pub(crate) fn label(&mut self, shape: &Shape, facts: Facts<'_>) -> PhaseLabel {
         self.steps += 1;
         self.age();
         let at = self.assign(shape);
         let evidence = Evidence::of(&self.clusters, at);
-        let label = self.decide(shape, self.clusters[at].label, &evidence);
+        let label = match facts.names {
+            None if facts.is_alone => PhaseLabel::UNKNOWN,
+            None => self.decide(shape, self.clusters[at].label, &evidence),
+            Some(names) => self.decide_named(shape, names, facts.is_alone, &evidence),
+        };
         self.clusters[at].label = label.phase;
         if label.phase == Phase::Decode {
             self.returned.learn(shape);
@@ -136,6 +150,41 @@ impl Clusters {
             true => PhaseLabel { phase, confidence: confidence.max(CONFIDENCE_MIN) },
             false => PhaseLabel { phase: Phase::Unknown, confidence },
         }
+    }
+}
+
+impl Clusters {
+    /// Returns the label of a step by the evidence of its kernels and of its shape.
+    fn decide_named(
+        &self,
+        shape: &Shape,
+        names: &NameEvidence,
+        is_alone: bool,
+        evidence: &Evidence,
+    ) -> PhaseLabel {
+        let by_names = -names.decodes.sum();
+        let is_decisive = by_names.abs() >= DECISIVE;
+        let by_shape = match (is_decisive, is_alone) {
+            (true, _) => evidence.odds.clamp(-DECISIVE, DECISIVE),
+            (false, true) => evidence.odds * ALONE[usize::from(evidence.odds < 0.0)],
+            (false, false) => evidence.odds,
+        };
+        let odds = by_names + by_shape;
+        let confidence = 1.0 / (1.0 + (-odds.abs()).exp());
+        let bound = if is_decisive { 1.0 } else { self.bound(evidence, odds < 0.0).min(SHARED_MAX) };
+        let (phase, _) = match odds < 0.0 {
+            true => (Phase::Decode, 1.0),
+            false => self.returned.label(shape, evidence.has_decodes),
+        };
+        match names.is_mixed {
+            true => PhaseLabel { phase: Phase::Mixed, confidence: BOTH },
+            false => PhaseLabel { phase, confidence: confidence.min(bound) },
+        }
+    }
+
+    fn bound(&self, evidence: &Evidence, is_decode: bool) -> f64 {
+        let cold = if self.steps <= COLD_STEPS { COLD_MAX } else { 1.0 };
+        evidence.confidence_max.min(cold).min(if is_decode { evidence.decode_max } else { 1.0 })
     }
 }
 

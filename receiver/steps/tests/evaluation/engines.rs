@@ -1,12 +1,14 @@
 //! Engines: how they run a turn (eager, by whole graphs, by pieces; with drafts, with adapters).
 
 use probe_abi::fold::Counter;
-use steps::{Phase, StepWork};
+use steps::Phase;
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
+use crate::names::Role;
 use crate::program::{Program, Segment, Truth};
 use crate::testing::Rng;
 use crate::traffic::Turn;
+use crate::work::Work;
 
 /// The graphs that an engine captures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -105,8 +107,12 @@ impl Engine {
     pub fn run(&self, turn: &Turn, stream: u64, rng: &mut Rng, program: &mut Program) {
         if let Some((encoder, tokens)) = self.encoder.filter(|_| turn.prompts > 0) {
             let tokens = tokens * turn.prompts;
-            let pass = Pass { tokens, prompt_tokens: tokens, requests: turn.prompts, context: 0 };
-            program.close(&[Segment { stream, ..Segment::of(encoder.eager(&pass), Some(Phase::Prefill)) }]);
+            let requests = turn.prompts;
+            let pass = Pass { tokens, prompt_tokens: tokens, requests, ..Pass::default() };
+            program.close(&[Segment {
+                stream,
+                ..Segment::of(encoder.eager(&pass), Some(phase_of(&encoder, Phase::Prefill)))
+            }]);
         }
         let mut work = self.pass(turn, rng);
         if self.swaps > 0 && rng.below(self.swaps) == 0 {
@@ -116,9 +122,9 @@ impl Engine {
         self.run_tails(turn, stream, program);
     }
 
-    fn close(&self, turn: &Turn, mut work: StepWork, stream: u64, program: &mut Program) {
+    fn close(&self, turn: &Turn, mut work: Work, stream: u64, program: &mut Program) {
         let back = copies(Counter::BytesFromDevice, 1, (turn.answers + turn.prompts) * self.io.bytes_back);
-        let truth: Truth = Some(turn.phase);
+        let truth: Truth = Some(phase_of(&self.machine, turn.phase));
         match self.has_copy_stream {
             true => program.close(&[
                 Segment { stream, ..Segment::of(work, truth) },
@@ -149,7 +155,7 @@ impl Engine {
         }
     }
 
-    fn pass(&self, turn: &Turn, rng: &mut Rng) -> StepWork {
+    fn pass(&self, turn: &Turn, rng: &mut Rng) -> Work {
         let verified = self.drafts.map_or(0, |d| match d.by {
             Some(_) => d.tokens * turn.answers,
             // A lookup does not always succeed.
@@ -160,6 +166,7 @@ impl Engine {
             prompt_tokens: turn.prompt_tokens,
             requests: turn.prompts + turn.answers,
             context: turn.context,
+            ..Pass::default()
         };
         let mut work = self.forward(&pass);
         if let Some((drafts, by)) = self.drafts.and_then(|d| d.by.map(|by| (d, by))) {
@@ -169,7 +176,7 @@ impl Engine {
         work
     }
 
-    fn forward(&self, pass: &Pass) -> StepWork {
+    fn forward(&self, pass: &Pass) -> Work {
         let is_answers = pass.prompt_tokens == 0;
         let machine = &self.machine;
         match self.graphs {
@@ -188,7 +195,7 @@ impl Engine {
         }
     }
 
-    fn inputs(&self, pass: &Pass) -> StepWork {
+    fn inputs(&self, pass: &Pass) -> Work {
         let bytes = pass.tokens * self.io.bytes_of_token + pass.requests * self.io.bytes_of_request + 64;
         let mut work = copies(Counter::BytesToDevice, self.io.copies_in, bytes);
         let moved = self.io.on_device * self.machine.model.layers;
@@ -199,13 +206,18 @@ impl Engine {
     }
 }
 
+/// Returns the phase of a pass: an encoder generates no tokens.
+fn phase_of(machine: &Machine, phase: Phase) -> Phase {
+    if machine.model.is_encoder { Phase::Forward } else { phase }
+}
+
 /// Returns the passes of the proposing model.
-fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> StepWork {
-    let mut work = StepWork::default();
+fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> Work {
+    let mut work = Work::default();
     if turn.prompt_tokens > 0 {
         work.add(&by.eager(pass));
     }
-    let one = Pass { tokens: turn.answers, prompt_tokens: 0, requests: turn.answers, context: turn.context };
+    let one = Pass { tokens: turn.answers, requests: turn.answers, context: turn.context, ..Pass::default() };
     for _ in 0..if turn.answers > 0 { drafts.tokens } else { 0 } {
         work.add(&match drafts.is_by_graph {
             true => by.whole(&answers(captured(turn.answers)), turn.answers),
@@ -217,12 +229,12 @@ fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> StepWork {
 
 /// Returns the pass captured for a number of answers, with the longest possible context.
 fn answers(requests: u64) -> Pass {
-    Pass { tokens: requests, prompt_tokens: 0, requests, context: 8_192 }
+    Pass { tokens: requests, requests, context: 8_192, ..Pass::default() }
 }
 
 /// Returns the pass captured for a number of tokens, with attention as for one prompt.
 fn anything(tokens: u64) -> Pass {
-    Pass { tokens, prompt_tokens: tokens, requests: 1, context: 0 }
+    Pass { tokens, prompt_tokens: tokens, requests: 1, context: 0, role: Role::Unified }
 }
 
 /// Returns the captured size that a size is padded to.

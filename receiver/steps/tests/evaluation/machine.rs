@@ -5,10 +5,10 @@
 //! tiles of a matrix product, heads by query blocks); the trace of MI300X, for instance, has `reshape_and_cache` at 512
 //! threads for each of 8,192 tokens and attention at 8 x (8,192/16 + 46) blocks of 256.
 
-use probe_abi::fold::{Counter, mix};
-use steps::StepWork;
-
+use crate::names::{ATTENTION, PLAIN_ATTENTION, Role, Style};
 use crate::testing::Rng;
+use crate::work::{Function, Work};
+use probe_abi::fold::{Counter, mix};
 
 /// Threads of a block, and blocks, of an all-reduce.
 const ALL_REDUCE: u64 = 24 * 512;
@@ -27,6 +27,7 @@ pub struct Model {
     pub ranks: u64,
     /// The base of its kernels' and graphs' addresses, different for each model.
     pub address: u64,
+    pub is_encoder: bool,
 }
 
 impl Model {
@@ -55,6 +56,7 @@ impl Model {
             experts: (0, 0),
             ranks,
             address: rng.next(),
+            is_encoder: false,
         }
     }
 
@@ -78,6 +80,7 @@ impl Model {
             experts: (0, 0),
             ranks: 1,
             address,
+            is_encoder: true,
         }
     }
 }
@@ -95,6 +98,8 @@ pub struct Kernels {
     pub elementwise: u64,
     /// Kernels of a sampler.
     pub sampling: u64,
+    /// True for the kernels of PyTorch alone.
+    pub is_plain: bool,
 }
 
 impl Kernels {
@@ -106,13 +111,20 @@ impl Kernels {
             is_by_token: rng.chance(0.8),
             elementwise: 4 + rng.below(5),
             sampling: 3 + rng.below(25),
+            is_plain: false,
         }
     }
 
     /// Returns the kernels of PyTorch, operation by operation.
     pub fn plain(rng: &mut Rng) -> Kernels {
         let serving = Kernels::serving(rng);
-        Kernels { is_by_token: false, elementwise: 14 + rng.below(12), sampling: 2 + rng.below(8), ..serving }
+        Kernels {
+            is_by_token: false,
+            is_plain: true,
+            elementwise: 14 + rng.below(12),
+            sampling: 2 + rng.below(8),
+            ..serving
+        }
     }
 }
 
@@ -127,6 +139,7 @@ pub struct Pass {
     pub requests: u64,
     /// Tokens in the cache of each request.
     pub context: u64,
+    pub role: Role,
 }
 
 /// A model on a machine.
@@ -138,8 +151,8 @@ pub struct Machine {
 
 impl Machine {
     /// Returns a whole pass, kernel by kernel.
-    pub fn eager(&self, pass: &Pass) -> StepWork {
-        let mut work = StepWork::default();
+    pub fn eager(&self, pass: &Pass) -> Work {
+        let mut work = Work::default();
         self.layers(pass, &mut work);
         self.attention(pass, self.model.layers, &mut work);
         self.head(pass, &mut work);
@@ -147,11 +160,11 @@ impl Machine {
     }
 
     /// Returns the eager work between the graphs, if attention is not captured, and the graphs.
-    pub fn piecewise(&self, captured_tokens: u64, pass: &Pass) -> StepWork {
-        let mut work = StepWork::default();
+    pub fn piecewise(&self, captured_tokens: u64, pass: &Pass) -> Work {
+        let mut work = Work::default();
         self.attention(pass, self.model.layers, &mut work);
         self.head(pass, &mut work);
-        let mut content = StepWork::default();
+        let mut content = Work::default();
         self.layers(&Pass { tokens: captured_tokens, ..Pass::default() }, &mut content);
         // The last piece, after the last layer, is negligible.
         work.add(&inside(&content));
@@ -160,8 +173,8 @@ impl Machine {
     }
 
     /// Returns one graph for the captured pass, and eager sampling for the requests.
-    pub fn whole(&self, captured: &Pass, requests: u64) -> StepWork {
-        let mut content = StepWork::default();
+    pub fn whole(&self, captured: &Pass, requests: u64) -> Work {
+        let mut content = Work::default();
         self.layers(captured, &mut content);
         self.attention(captured, self.model.layers, &mut content);
         let mut work = self.captured(captured.tokens, &content);
@@ -170,21 +183,21 @@ impl Machine {
     }
 
     /// Returns the launch of one graph with this work.
-    pub fn captured(&self, size: u64, content: &StepWork) -> StepWork {
+    pub fn captured(&self, size: u64, content: &Work) -> Work {
         let mut work = inside(content);
         self.graph(size << 8 | 0xff, &mut work);
         work
     }
 
     /// Returns sampling alone, with its preparation.
-    pub fn sampling_of(&self, requests: u64) -> StepWork {
+    pub fn sampling_of(&self, requests: u64) -> Work {
         let mut work = counted(Counter::Enqueues, 1);
         self.head(&Pass { requests, ..Pass::default() }, &mut work);
         work
     }
 
     /// Returns a graph launch.
-    fn graph(&self, captured: u64, work: &mut StepWork) {
+    fn graph(&self, captured: u64, work: &mut Work) {
         work.add(&counted(Counter::Enqueues, 1));
         work.add(&counted(Counter::GraphLaunches, 1));
         work.add(&counted(Counter::GraphsKnown, 1));
@@ -192,34 +205,35 @@ impl Machine {
     }
 
     /// Returns the work of the layers without attention.
-    fn layers(&self, pass: &Pass, work: &mut StepWork) {
+    fn layers(&self, pass: &Pass, work: &mut Work) {
         let Model { layers, hidden, ffn, heads, kv_heads, ranks, .. } = self.model;
         let width = hidden.max(ffn / 2);
         for kernel in 0..self.kernels.elementwise {
-            self.launch(kernel, layers, self.elementwise(pass.tokens, width), work);
+            self.launch(kernel, layers, self.elementwise(pass.tokens, width), pass.role, work);
         }
-        self.product(32, pass.tokens, 128 * (heads + 2 * kv_heads), layers, work);
-        self.product(33, pass.tokens, hidden, layers, work);
+        self.product(32, pass, 128 * (heads + 2 * kv_heads), layers, work);
+        self.product(33, pass, hidden, layers, work);
         match self.model.experts {
             (0, _) => {
-                self.product(34, pass.tokens, 2 * ffn, layers, work);
-                self.product(35, pass.tokens, hidden, layers, work);
+                self.product(34, pass, 2 * ffn, layers, work);
+                self.product(35, pass, hidden, layers, work);
             }
             experts => self.experts(pass, experts, work),
         }
         if ranks > 1 {
-            self.launch(40, 2 * layers, ALL_REDUCE, work);
+            self.launch(40, 2 * layers, ALL_REDUCE, pass.role, work);
         }
     }
 
     /// Returns routing, and a grouped product of the experts.
-    fn experts(&self, pass: &Pass, (experts, of_token): (u64, u64), work: &mut StepWork) {
+    fn experts(&self, pass: &Pass, (experts, of_token): (u64, u64), work: &mut Work) {
         let layers = self.model.layers;
         for kernel in 50..56 {
             self.launch(
                 kernel,
                 layers,
                 self.elementwise(pass.tokens * of_token / 2, self.model.hidden),
+                pass.role,
                 work,
             );
         }
@@ -228,32 +242,32 @@ impl Machine {
         for (kernel, width) in [(56, 2 * self.model.ffn), (57, self.model.hidden)] {
             let tiles = active * rows.div_ceil(64) * width.div_ceil(128);
             let blocks = if self.kernels.is_persistent { self.kernels.sms } else { tiles };
-            self.launch(kernel, layers, blocks * 256, work);
+            self.launch(kernel, layers, blocks * 256, pass.role, work);
         }
     }
 
     /// Returns attention and cache updates of all layers.
-    fn attention(&self, pass: &Pass, layers: u64, work: &mut StepWork) {
+    fn attention(&self, pass: &Pass, layers: u64, work: &mut Work) {
         let Model { heads, kv_heads, .. } = self.model;
-        self.launch(60, layers, pass.tokens * (kv_heads * 128).min(512), work);
+        self.launch(60, layers, pass.tokens * (kv_heads * 128).min(512), pass.role, work);
         let generated = pass.tokens - pass.prompt_tokens;
         if pass.prompt_tokens > 0 {
             let blocks = heads * (pass.prompt_tokens.div_ceil(128) + pass.requests.min(4));
-            self.launch(61, layers, blocks * 256, work);
+            self.launch(61, layers, blocks * 256, pass.role, work);
         }
         if generated > 0 {
             // A long cache is split into parts, so that few requests fill the GPU.
             let parts =
                 (pass.context / 512).clamp(1, (self.kernels.sms / (generated * kv_heads).max(1)).max(1));
-            self.launch(62, layers, generated * kv_heads * parts * 128, work);
+            self.launch(62, layers, generated * kv_heads * parts * 128, pass.role, work);
         }
     }
 
     /// Returns the work from the last hidden states to tokens.
-    fn head(&self, pass: &Pass, work: &mut StepWork) {
-        self.product(70, pass.requests, self.model.vocabulary, 1, work);
+    fn head(&self, pass: &Pass, work: &mut Work) {
+        self.product(70, &Pass { tokens: pass.requests, ..*pass }, self.model.vocabulary, 1, work);
         for kernel in 0..self.kernels.sampling {
-            self.launch(71 + kernel, 1, pass.requests * 1_024, work);
+            self.launch(71 + kernel, 1, pass.requests * 1_024, pass.role, work);
         }
     }
 
@@ -263,17 +277,30 @@ impl Machine {
     }
 
     /// Returns a matrix product; small ones are split along the inner dimension to fill the GPU.
-    fn product(&self, kernel: u64, rows: u64, columns: u64, times: u64, work: &mut StepWork) {
+    fn product(&self, kernel: u64, pass: &Pass, columns: u64, times: u64, work: &mut Work) {
+        let rows = pass.tokens;
         let rows_of_tile = [16, 64, 128].into_iter().find(|tile| rows <= *tile).unwrap_or(128);
         let tiles = rows.div_ceil(rows_of_tile) * columns.div_ceil(128);
         let blocks = match self.kernels.is_persistent {
             true => self.kernels.sms,
             false => tiles * (self.kernels.sms / tiles.max(1)).clamp(1, 4),
         };
-        self.launch(kernel << 8 | rows_of_tile, times, blocks * 256, work);
+        let tile = if rows == 1 { 1 } else { rows_of_tile };
+        self.launch(kernel << 8 | tile, times, blocks * 256, pass.role, work);
     }
 
-    fn launch(&self, kernel: u64, times: u64, threads: u64, work: &mut StepWork) {
+    fn style(&self) -> Style {
+        let seed = mix(self.model.address);
+        let attention = match self.kernels.is_plain {
+            true => PLAIN_ATTENTION[(seed >> 8) as usize % PLAIN_ATTENTION.len()],
+            false => ATTENTION[(seed >> 8) as usize % ATTENTION.len()],
+        };
+        Style { attention, is_plain: self.kernels.is_plain, seed }
+    }
+
+    fn launch(&self, kernel: u64, times: u64, threads: u64, role: Role, work: &mut Work) {
+        let role = if self.model.is_encoder { Role::Encoder } else { role };
+        work.launch(Function { kernel, role, style: self.style() }, times);
         work.add(&counted(Counter::Enqueues, times));
         work.add(&counted(Counter::Launches, times));
         work.add(&counted(Counter::Threads, times * threads));
@@ -283,23 +310,24 @@ impl Machine {
 }
 
 /// Converts eager work into the contents of a graph.
-fn inside(content: &StepWork) -> StepWork {
+fn inside(content: &Work) -> Work {
     let mut work = counted(Counter::GraphKernels, content.of(Counter::Launches));
     work.add(&counted(Counter::GraphThreads, content.of(Counter::Threads)));
     work.add(&counted(Counter::GraphForeign, content.of(Counter::Foreign)));
+    work.in_graphs = content.launched.clone();
     work
 }
 
 /// Returns copies of `bytes` in total.
-pub fn copies(counter: Counter, count: u64, bytes: u64) -> StepWork {
+pub fn copies(counter: Counter, count: u64, bytes: u64) -> Work {
     let mut work = counted(Counter::Copies, count);
     work.add(&counted(Counter::Enqueues, count));
     work.add(&counted(counter, bytes));
     work
 }
 
-fn counted(counter: Counter, value: u64) -> StepWork {
-    let mut work = StepWork::default();
-    work.0[counter as usize] = value;
+fn counted(counter: Counter, value: u64) -> Work {
+    let mut work = Work::default();
+    work.set(counter, value);
     work
 }

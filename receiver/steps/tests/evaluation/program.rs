@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use event::{Event, ProcessId, StepRecord};
+use event::{Event, GpuFunction, ProcessId, StepRecord};
 use probe_abi::PROBES;
 use probe_abi::fold::Counter;
-use steps::{Phase, StepWork};
+use probe_abi::function::{Signature, lane, one, word};
+use steps::Phase;
 
+use crate::names::Role;
 use crate::testing::Rng;
+use crate::work::{Function, Launches, Work};
 
 const US: u64 = 1_000;
 
@@ -18,10 +21,10 @@ const US: u64 = 1_000;
 pub type Truth = Option<Phase>;
 
 /// A segment of work, with the threads that enqueued it and wait for it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Segment {
     pub stream: u64,
-    pub work: StepWork,
+    pub work: Work,
     pub truth: Truth,
     pub sync_call: &'static str,
     pub wait_us: u64,
@@ -31,7 +34,7 @@ pub struct Segment {
 
 impl Segment {
     /// Returns work that a sync call waits for.
-    pub fn of(work: StepWork, truth: Truth) -> Segment {
+    pub fn of(work: Work, truth: Truth) -> Segment {
         let sync_call = "cudaEventSynchronize";
         Segment { stream: 0x5000, work, truth, sync_call, wait_us: 1_000, process_enqueued_since_sync: None }
     }
@@ -49,16 +52,34 @@ pub struct Program {
     truths: BTreeMap<u64, Truth>,
     slow_factor: u64,
     visibility: Visibility,
+    /// Ordinals of functions by identity, and their identities by kernel, role and style.
+    ordinals: BTreeMap<u64, u32>,
+    identities: BTreeMap<(u64, Role, u64), u64>,
     rng: Rng,
 }
 
-/// The visibility of graphs.
+/// The visibility of graphs and names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Visibility {
     /// Captures are visible.
     Captures,
     /// Only launches are visible: the agent was started after the captures.
     LaunchesAlone,
+    /// Captures are visible, and no function has a name.
+    NoNames,
+    /// Neither captures nor names.
+    LaunchesWithoutNames,
+}
+
+impl Visibility {
+    fn has_captures(self) -> bool {
+        matches!(self, Visibility::Captures | Visibility::NoNames)
+    }
+
+    /// Returns true if functions have names.
+    pub fn has_names(self) -> bool {
+        matches!(self, Visibility::Captures | Visibility::LaunchesAlone)
+    }
 }
 
 /// Counters of a graph launch that are only known with its capture.
@@ -82,6 +103,8 @@ impl Program {
             truths: BTreeMap::new(),
             slow_factor,
             visibility,
+            ordinals: BTreeMap::new(),
+            identities: BTreeMap::new(),
             rng: Rng::new(seed ^ 0x71_6d_65),
         }
     }
@@ -89,6 +112,11 @@ impl Program {
     /// Returns the truth about the step that ends at this instant; `None` if no step ends there.
     pub fn truth_at(&self, end_ns: u64) -> Option<Truth> {
         self.truths.get(&end_ns).copied()
+    }
+
+    /// Returns true if functions have names.
+    pub fn has_names(&self) -> bool {
+        self.visibility.has_names()
     }
 
     /// Ends segments by one sync call.
@@ -108,6 +136,41 @@ impl Program {
         self.truths.insert(self.now_ns, first.truth);
     }
 
+    fn signature(&mut self, work: &Work) -> Signature {
+        let mut signature = Signature::default();
+        self.count(&work.launched, &mut signature);
+        if self.visibility.has_captures() {
+            self.count(&work.in_graphs, &mut signature);
+        }
+        signature
+    }
+
+    fn count(&mut self, launches: &Launches, signature: &mut Signature) {
+        for (key, (function, times)) in launches {
+            let lane = lane(self.ordinal(*key, function));
+            let word = &mut signature.0[word(lane)];
+            *word = word.wrapping_add(one(lane).wrapping_mul((*times).min(60_000)));
+        }
+    }
+
+    fn ordinal(&mut self, key: (u64, Role, u64), function: &Function) -> u32 {
+        let identity = *self.identities.entry(key).or_insert_with(|| function.identity());
+        let next = self.ordinals.len() as u32;
+        let ordinal = *self.ordinals.entry(identity).or_insert(next);
+        if ordinal == next {
+            let symbol = if self.visibility.has_names() { function.name() } else { String::new() };
+            let (process, at_ns) = (self.process, self.now_ns);
+            self.events.push(Event::Function(Box::new(GpuFunction {
+                process,
+                at_ns,
+                ordinal,
+                symbol,
+                ..GpuFunction::default()
+            })));
+        }
+        ordinal
+    }
+
     fn record(&mut self, segment: &Segment, enqueues: u64, times: [u64; 3]) -> StepRecord {
         let [first_ns, entry_ns, duration_ns] = times;
         let (sequence, previous_exit_ns) = self.streams.get(&segment.stream).copied().unwrap_or((0, 0));
@@ -121,10 +184,11 @@ impl Program {
             enqueued_since_sync: fresh,
             process_enqueued_since_sync: segment.process_enqueued_since_sync.unwrap_or(enqueues),
             first_tid: self.process.pid,
-            work: segment.work.0,
+            work: segment.work.counters.0,
+            signature: self.signature(&segment.work),
             ..StepRecord::default()
         };
-        if self.visibility == Visibility::LaunchesAlone {
+        if !self.visibility.has_captures() {
             OF_CAPTURES.iter().for_each(|counter| record.work[*counter as usize] = 0);
         }
         let header = &mut record.header;

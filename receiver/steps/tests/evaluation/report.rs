@@ -54,9 +54,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for set in Set::ALL {
             writeln!(f, "\n{set:?}: {}", set.about())?;
-            let heads = ["steps", "macro-F1", "(worst seed)", "reads", "decode", "train"];
-            let [steps, f1, worst, reads, decode, train] = heads;
-            write!(f, "  {:<50} {steps:>6} {f1:>8} {worst:>14} {reads:>11} {decode:>11} {train:>11}", "")?;
+            let heads = ["steps", "macro-F1", "(worst seed)", "reads", "decode", "train", "forward"];
+            let [steps, f1, worst, reads, decode, train, forward] = heads;
+            write!(
+                f,
+                "  {:<50} {steps:>6} {f1:>8} {worst:>14} {reads:>11} {decode:>11} {train:>11} {forward:>11}",
+                ""
+            )?;
             writeln!(f, " unknown % wrong % misplaced  bytes")?;
             self.rows(set).try_for_each(|(name, row)| row.write(name, f))?;
             summary(&self.of_set(set), f)?;

@@ -13,13 +13,14 @@ pub const CONFIDENT: f64 = 0.9;
 pub const BUCKETS: [f64; 6] = [0.0, 0.6, 0.7, 0.8, 0.9, 0.95];
 
 /// The classes that are scored.
-pub const CLASSES: [&str; 3] = ["reads", "decode", "train"];
+pub const CLASSES: [&str; 4] = ["reads", "decode", "train", "forward"];
 
 fn class(phase: Phase) -> Option<usize> {
     match phase {
         Phase::Prefill | Phase::Mixed => Some(0),
         Phase::Decode => Some(1),
         Phase::Train => Some(2),
+        Phase::Forward => Some(3),
         Phase::Unknown => None,
     }
 }
@@ -28,7 +29,7 @@ fn class(phase: Phase) -> Option<usize> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Score {
     /// Steps by true phase and label, in the order of [`Phase::ALL`].
-    pub matrix: [[u64; 5]; 5],
+    pub matrix: [[u64; 6]; 6],
     /// Right and all labelled steps, by [`BUCKETS`].
     pub buckets: [(u64, u64); BUCKETS.len()],
     confident_mistakes: u64,

@@ -1,11 +1,13 @@
 //! Training loops as the kernel reports them: a thread for the backward pass, and waits where the loop reads its loss.
 
 use probe_abi::fold::Counter;
-use steps::{Phase, StepWork};
+use steps::Phase;
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
+use crate::names::Role;
 use crate::program::{Program, Segment};
 use crate::testing::Rng;
+use crate::work::Work;
 
 const MAIN: u64 = 0x5000;
 
@@ -64,30 +66,28 @@ impl Loop {
         let mut work = self.machine.captured(1, &self.batches(1, rng));
         work.add(&copies(Counter::BytesToDevice, 3, self.tokens * 24));
         for _ in 0..iterations {
-            program.close(&[Segment::of(work, Some(Phase::Train))]);
+            program.close(&[Segment::of(work.clone(), Some(Phase::Train))]);
         }
     }
 
-    fn segment(&self, work: StepWork) -> Segment {
+    fn segment(&self, work: Work) -> Segment {
         let sync_call = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
         Segment { stream: MAIN, sync_call, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }
     }
 
-    fn batches(&self, read: u64, rng: &mut Rng) -> StepWork {
-        let mut work = StepWork::default();
+    fn batches(&self, read: u64, rng: &mut Rng) -> Work {
+        let mut work = Work::default();
         for batch in 0..self.read_every {
             // Sequences are packed, and sometimes padded.
             let tokens = self.tokens - rng.below(self.tokens / 8);
-            let forward = self.forward(tokens);
-            let backward = [&forward, &forward].iter().fold(StepWork::default(), |mut sum, part| {
-                sum.add(part);
-                sum
-            });
+            let forward = self.forward(tokens, Role::TrainForward);
+            let mut backward = self.forward(tokens, Role::Backward);
+            backward.add(&backward.clone());
             work.add(&forward);
             work.add(&self.by_second_thread(backward));
             let ordinal = (read - 1) * self.read_every + batch + 1;
             if ordinal.is_multiple_of(self.accumulated) {
-                work.add(&self.forward(64));
+                work.add(&self.forward(64, Role::Optimizer));
             }
             work.add(&copies(Counter::BytesToDevice, 3, tokens * 24));
         }
@@ -95,29 +95,32 @@ impl Loop {
         work
     }
 
-    fn forward(&self, tokens: u64) -> StepWork {
-        self.machine.eager(&Pass { tokens, prompt_tokens: tokens, requests: tokens, context: 0 })
+    fn forward(&self, tokens: u64, role: Role) -> Work {
+        self.machine.eager(&Pass { tokens, prompt_tokens: tokens, requests: tokens, context: 0, role })
     }
 
-    fn by_second_thread(&self, mut work: StepWork) -> StepWork {
+    fn by_second_thread(&self, mut work: Work) -> Work {
         let foreign = if self.is_by_two_threads { work.of(Counter::Enqueues) } else { 0 };
-        work.0[Counter::Foreign as usize] = foreign;
+        work.set(Counter::Foreign, foreign);
         work
     }
 
-    fn collectives(&self) -> StepWork {
-        let mut work = StepWork::default();
+    fn collectives(&self) -> Work {
+        let mut work = Work::default();
         let buckets = 7 * self.read_every;
-        work.0[Counter::Enqueues as usize] = buckets;
-        work.0[Counter::Launches as usize] = buckets;
-        work.0[Counter::Threads as usize] = buckets * 12_288;
+        work.set(Counter::Enqueues, buckets);
+        work.set(Counter::Launches, buckets);
+        work.set(Counter::Threads, buckets * 12_288);
         self.by_second_thread(work)
     }
 
     /// Runs forward passes alone: neither training nor serving, and not scored.
     fn evaluate(&self, program: &mut Program) {
         for _ in 0..self.pause {
-            program.close(&[Segment { truth: None, ..self.segment(self.forward(self.tokens)) }]);
+            program.close(&[Segment {
+                truth: None,
+                ..self.segment(self.forward(self.tokens, Role::TrainForward))
+            }]);
         }
     }
 }
@@ -132,9 +135,9 @@ pub fn recommendation(iterations: u64, rng: &mut Rng, program: &mut Program) {
         for (fresh, closed) in FRESH.into_iter().zip(CLOSED) {
             let mut work = copies(Counter::BytesToDevice, 1, 128);
             let launches = closed - 1;
-            work.0[Counter::Launches as usize] = launches;
-            work.0[Counter::Enqueues as usize] += launches;
-            work.0[Counter::Threads as usize] = launches * (200_000 + rng.below(100_000));
+            work.set(Counter::Launches, launches);
+            work.set(Counter::Enqueues, work.of(Counter::Enqueues) + launches);
+            work.set(Counter::Threads, launches * (200_000 + rng.below(100_000)));
             let process_enqueued_since_sync = Some(if fresh > 200 { fresh * factor } else { fresh });
             let segment = Segment::of(work, Some(Phase::Train));
             program.close(&[Segment {

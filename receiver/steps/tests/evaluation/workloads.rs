@@ -376,13 +376,18 @@ fn one_stream(engines: [Engine; 2], rng: &mut Rng, program: &mut Program) {
 /// Runs the start of an engine: the largest possible pass, then a pass and a capture for each size.
 fn start_up(engine: &Engine, program: &mut Program) {
     let eager = Engine { graphs: Graphs::None, ..*engine };
-    let dummy = |tokens| crate::machine::Pass { tokens, prompt_tokens: 0, requests: tokens, context: 1 };
+    let dummy = |tokens| crate::machine::Pass {
+        tokens,
+        requests: tokens,
+        context: 1,
+        ..crate::machine::Pass::default()
+    };
     for tokens in [8_192, 8_192] {
         program.close(&[Segment::of(eager.machine.eager(&dummy(tokens)), None)]);
     }
     for size in (0..=64).rev() {
         let mut work = eager.machine.eager(&dummy(crate::engines::captured(size * 8).max(1)));
-        work.0[Counter::Captured as usize] = work.of(Counter::Launches);
+        work.set(Counter::Captured, work.of(Counter::Launches));
         program.close(&[Segment::of(work, None)]);
     }
 }

@@ -14,9 +14,10 @@ use super::leave::Frame;
 use super::process::Process;
 use super::state::Stream;
 use crate::call::Call;
+use event::Event;
 
 impl Folder {
-    pub(super) fn enter(&mut self, call: &Call, probe: &'static Probe) {
+    pub(super) fn enter(&mut self, call: &Call, probe: &'static Probe, out: &mut Vec<Event>) {
         if !self.adopt(call) {
             self.account.hits += 1;
             return self.count_drop(DropReason::ProcessesFull);
@@ -30,6 +31,7 @@ impl Folder {
         if let Some(process) = self.processes.get_mut(&call.process.pid) {
             process.hit(call.row);
         }
+        self.mark_iteration(call, probe, out);
         if probe.cookie().enqueues() && !self.enqueue(call, probe) {
             return self.count_drop(DropReason::StreamsFull);
         }
@@ -43,7 +45,26 @@ impl Folder {
         self.last_exit_ns = self.last_exit_ns.max(call.exit_ns());
     }
 
-    fn adopt(&mut self, call: &Call) -> bool {
+    /// Ends the step of a stream where a call begins the next training iteration.
+    fn mark_iteration(&mut self, call: &Call, probe: &Probe, out: &mut Vec<Event>) {
+        let key = self.stream_key(call);
+        let Some(fold) = self.streams.get(&key).map(|stream| &stream.fold) else { return };
+        let begins = match probe.action {
+            Action::Copy | Action::Fill | Action::EventRecord | Action::StreamWait => {
+                fold.begins_iteration(call.tid)
+            }
+            Action::GraphLaunch => {
+                fold.begins_iteration(call.tid)
+                    || fold.begins_captured_iteration(|| self.graphs.get(&exec(call)))
+            }
+            _ => false,
+        };
+        if begins && !self.is_capturing(&key, fold) {
+            self.close_iteration(&key, call, out);
+        }
+    }
+
+    pub(super) fn adopt(&mut self, call: &Call) -> bool {
         let has_room = self.processes.len() < self.bounds.processes;
         if has_room || self.processes.contains_key(&call.process.pid) {
             self.processes.entry(call.process.pid).or_insert_with(|| Process::new(call.process));
@@ -79,12 +100,13 @@ impl Folder {
             return false;
         }
         let device = self.device(call);
+        let work = self.work(call, probe);
         self.streams.entry(key).or_default();
         let fold = &self.streams[&key].fold;
         if self.is_capturing(&key, fold) {
             fold.capture();
             if let Some(capturing) = self.capturing(&key, fold) {
-                self.capture(call, probe, capturing);
+                self.capture(call, probe, &work, capturing);
             }
             return true;
         }
@@ -98,7 +120,6 @@ impl Folder {
                 self.account[SelfCounter::UnclosedStream] += 1;
             }
         }
-        let work = work(call);
         match probe.action {
             Action::Launch => fold.launch(call.tid, &work),
             Action::GraphLaunch => fold.launch_graph(call.tid, &work, self.graphs.get(&exec(call))),
@@ -109,10 +130,15 @@ impl Folder {
         true
     }
 
+    fn work(&mut self, call: &Call, probe: &Probe) -> Enqueue {
+        let lane = if probe.action == Action::Launch { self.lane(call, call.identity) } else { 0 };
+        Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes, lane }
+    }
+
     /// Adds the call to the captured contents.
-    fn capture(&self, call: &Call, probe: &Probe, capturing: &StreamFold) {
+    fn capture(&self, call: &Call, probe: &Probe, work: &Enqueue, capturing: &StreamFold) {
         match probe.action {
-            Action::Launch => capturing.capture_launch(call.tid, &work(call)),
+            Action::Launch => capturing.capture_launch(call.tid, work),
             Action::GraphLaunch => capturing.capture_graph(self.graphs.get(&exec(call))),
             _ => capturing.capture_bytes(call.bytes),
         }
@@ -203,10 +229,6 @@ impl Folder {
         };
         self.streams.range(of_process(pid)).filter_map(reaches).collect()
     }
-}
-
-fn work(call: &Call) -> Enqueue {
-    Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes }
 }
 
 /// Returns the executable graph of a launch; its handle is 0, which is not valid, if the source does not name it.

@@ -27,7 +27,7 @@ impl Graphs {
         self.by_key.get(key).map(|contents| &**contents)
     }
 
-    fn store(&mut self, key: GraphKey, contents: &Contents) {
+    pub(super) fn store(&mut self, key: GraphKey, contents: &Contents) {
         if self.by_key.len() >= self.bound && !self.by_key.contains_key(&key) {
             self.unkept += 1;
             return;

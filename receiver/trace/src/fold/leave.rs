@@ -133,8 +133,27 @@ impl Folder {
             ..StepRecord::default()
         };
         stream.fold.close(snapshot, &sync_call.enter, &sync_call.exit, &mut step);
-        stream.fold.set_polled(sync_call.header.flags == flag::POLLED);
+        if sync_call.header.flags & flag::ITERATION == 0 {
+            stream.fold.set_polled(sync_call.header.flags == flag::POLLED);
+        }
         out.push(Event::Step(step));
+    }
+
+    /// Ends the step of the stream at the entry of a call that begins the next training iteration.
+    pub(super) fn close_iteration(&mut self, key: &StreamKey, call: &Call, out: &mut Vec<Event>) {
+        let Some(process) = self.processes.get(&key.pid) else { return };
+        let (at, snapshot) = (entry_stamp(call), Snapshot::default());
+        let mut header = header(RecordKind::Step, call);
+        (header.flags, header.duration_ns) = (flag::ITERATION, 0);
+        let process_enqueued_since_sync = process.enqueues - process.seen;
+        let device = self.threads.get(&(key.pid, call.tid)).map_or(-1, |thread| thread.device);
+        let sync_call = SyncCall { header, device, process_enqueued_since_sync, enter: at, exit: at };
+        if let Some(stream) = self.streams.get(key) {
+            stream.fold.snapshot(key, 0, &snapshot);
+        }
+        let before = out.len();
+        self.close_stream(key, &snapshot, &sync_call, out);
+        self.count_records((out.len() - before) as u64);
     }
 
     /// Applies what the call changes for later calls.

@@ -8,6 +8,8 @@ use probe_abi::record::{ACTIVE, StreamKey};
 
 use event::{Event, OperationTotal, ProcessId};
 
+use super::functions::Functions;
+
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) id: ProcessId,
@@ -19,6 +21,8 @@ pub(super) struct Process {
     pub(super) has_blocking: bool,
     /// Device that a thread of the process chose first.
     pub(super) device: Option<u64>,
+    /// Functions launched, by identity.
+    pub(super) functions: Functions,
     active: Vec<StreamKey>,
     operations: BTreeMap<u16, Operation>,
 }
@@ -39,6 +43,7 @@ impl Process {
             seen: 0,
             has_blocking: false,
             device: None,
+            functions: Functions::default(),
             active: Vec::new(),
             operations: BTreeMap::new(),
         }

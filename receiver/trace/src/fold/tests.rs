@@ -7,6 +7,7 @@ use probe_abi::{Direction, PROBES};
 use proptest::prelude::*;
 
 use super::*;
+use crate::{TracedGraph, TracedKernel};
 
 const MAIN: u32 = 10;
 
@@ -489,4 +490,63 @@ proptest! {
         let exit = |s: &StepRecord| s.header.entry_ns + s.header.duration_ns;
         prop_assert!(steps(&events).iter().all(|s| s.first_ns <= exit(s)));
     }
+}
+
+/// Calls of a training loop that never waits: a copy of inputs, a forward pass, a backward pass by another thread.
+fn training(iterations: u64) -> Vec<Call> {
+    let of = |tid: u32, at: u64| Call { tid, ..launch(7, at) };
+    let iteration = |k: u64| {
+        let begin = k * 1_000;
+        let copy = Call { stream: 7, bytes: 64, ..call("cudaMemcpyAsync", begin, begin + 1) };
+        let forward = (0..40).map(move |at| of(MAIN, begin + 10 + at));
+        let backward = (0..80).map(move |at| of(MAIN + 1, begin + 100 + at));
+        std::iter::once(copy).chain(forward).chain(backward)
+    };
+    (1..=iterations).flat_map(iteration).collect()
+}
+
+#[test]
+fn iterations_without_a_sync_call_end_where_the_next_one_begins() {
+    let steps = steps(&fold(&training(4)).1);
+    let found: Vec<_> = steps
+        .iter()
+        .map(|s| (s.work[Counter::Enqueues as usize], s.header.flags, s.header.entry_ns))
+        .collect();
+    let [mark, end] = [flag::ITERATION, flag::UNFINISHED];
+    assert_eq!(found, [(121, mark, 2_000), (121, mark, 3_000), (121, mark, 4_000), (121, end, 4_180)]);
+    assert!(steps.iter().take(3).all(|s| s.header.duration_ns == 0 && s.header.tid == MAIN));
+}
+
+#[test]
+fn functions_are_numbered_and_named_before_their_step() {
+    let mut folder = Folder::new(Bounds::default());
+    folder.name_function(0xb, "second");
+    let calls = [0xa, 0xb, 0xa, 0].map(|identity| Call { identity, ..launch(7, 10) });
+    let mut events = Vec::new();
+    calls.iter().for_each(|call| folder.push(call, &mut events));
+    folder.push(&sync(7, 20, 30), &mut events);
+    folder.finish(&mut events);
+    let function =
+        |e: &Event| if let Event::Function(f) = e { Some((f.ordinal, f.symbol.clone())) } else { None };
+    let functions: Vec<_> = events.iter().filter_map(function).collect();
+    assert_eq!(functions, [(0, String::new()), (1, "second".to_owned())]);
+    let signature = steps(&events)[0].signature;
+    assert_eq!([0, 1, 2, 63].map(|lane| signature.launches(lane)), [2, 1, 0, 1]);
+}
+
+#[test]
+fn a_graph_has_the_given_contents() {
+    let graph = |threads| TracedGraph { kernels: vec![TracedKernel { function: 0xc, threads }; 3], bytes: 8 };
+    let mut folder = Folder::new(Bounds::default());
+    let launch = |handle| Call { stream: 7, handle: Some(handle), ..call("cudaGraphLaunch", 10, 11) };
+    let mut events = Vec::new();
+    for (handle, threads) in [(1, Some(64)), (2, None)] {
+        folder.add_graph(&launch(handle), &graph(threads));
+        folder.push(&launch(handle), &mut events);
+    }
+    folder.finish(&mut events);
+    let step = steps(&events)[0];
+    let of = |counter: Counter| step.work[counter as usize];
+    assert_eq!((of(Counter::GraphsKnown), of(Counter::GraphKernels)), (1, 3), "one is unknown");
+    assert_eq!(step.signature.launches(0), 6, "functions of both are known");
 }

@@ -68,7 +68,7 @@ fn check(right: f64, wrong: f64, mut next: impl FnMut(&mut Rng) -> (Shape, Phase
         let (mut rights, mut wrongs, mut sure_and_wrong, steps) = (0, 0, 0, 4_000);
         for step in 0..steps + 100 {
             let (shape, truth) = next(&mut rng);
-            let label = clusters.label(&shape);
+            let label = clusters.label(&shape, Facts::default());
             assert!((0.0..=1.0).contains(&label.confidence));
             let reads = |phase| matches!(phase, Phase::Prefill | Phase::Mixed);
             let is_right = label.phase == truth || (reads(truth) && reads(label.phase));
@@ -208,7 +208,7 @@ fn a_slow_step_has_the_phase_of_its_shape() {
 }
 
 #[test]
-fn shapes_of_real_traces_are_classified_at_once() {
+fn shapes_of_real_traces_are_classified_unless_seen_alone() {
     let rows = [
         // B200, 888 tokens of context.
         (eager(768.0, 388_654.0, 161.0), &[Phase::Prefill][..]),
@@ -227,7 +227,9 @@ fn shapes_of_real_traces_are_classified_at_once() {
         (eager(700.0, 33_000.0, 12.0), &[Phase::Decode]),
     ];
     for (shape, expected) in rows {
-        let label = Clusters::default().label(&shape);
+        let alone = Facts { is_alone: true, ..Facts::default() };
+        assert_eq!(Clusters::default().label(&shape, alone), PhaseLabel::UNKNOWN, "a step seen alone");
+        let label = Clusters::default().label(&shape, Facts::default());
         assert!(expected.contains(&label.phase), "{shape:?}: {label:?}");
         assert!(label.confidence <= COLD_MAX, "one step is little evidence: {label:?}");
         assert!(label.phase != Phase::Mixed || label.confidence <= 0.65, "only the engine knows: {label:?}");
@@ -236,7 +238,7 @@ fn shapes_of_real_traces_are_classified_at_once() {
 
 #[test]
 fn a_size_between_the_phases_is_unknown() {
-    let label = Clusters::default().label(&eager(700.0, 110_000.0, 10.0));
+    let label = Clusters::default().label(&eager(700.0, 110_000.0, 10.0), Facts::default());
     assert_eq!(label.phase, Phase::Unknown);
     assert!(label.confidence < CONFIDENCE_MIN);
 }
@@ -247,13 +249,13 @@ fn a_graph_updated_before_every_launch_is_unknown() {
     for _ in 0..100 {
         let step = whole_decode(16.0);
         updated.change_graph(step.graphs);
-        same.label(&step);
-        updated.label(&step);
+        same.label(&step, Facts::default());
+        updated.label(&step, Facts::default());
     }
     let step = whole_decode(16.0);
-    assert_eq!(same.label(&step).phase, Phase::Decode);
+    assert_eq!(same.label(&step, Facts::default()).phase, Phase::Decode);
     updated.change_graph(step.graphs);
-    assert_eq!(updated.label(&step).phase, Phase::Unknown);
+    assert_eq!(updated.label(&step, Facts::default()).phase, Phase::Unknown);
 }
 
 #[test]
@@ -262,11 +264,14 @@ fn clusters_are_bounded_and_evictions_counted() {
     let mut clusters = Clusters::default();
     let mut rng = Rng::new(1);
     for _ in 0..20_000 {
-        clusters.label(&eager(
-            rng.normal().abs() * 5_000.0 + 1.0,
-            rng.uniform(1.0, 25.0).exp2(),
-            rng.uniform(0.0, 900.0),
-        ));
+        clusters.label(
+            &eager(
+                rng.normal().abs() * 5_000.0 + 1.0,
+                rng.uniform(1.0, 25.0).exp2(),
+                rng.uniform(0.0, 900.0),
+            ),
+            Facts::default(),
+        );
         assert!(clusters.clusters.len() <= CLUSTERS);
     }
     assert!(clusters.evicted() > 0);
