@@ -268,7 +268,7 @@ impl Capture {
     }
 
     fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
-        // The agent's own launches measure the cost of a probe.
+        // The agent launches a function itself to measure what probes cost.
         if matches!(&record, Record::Function(launch) if launch.header.pid == std::process::id()) {
             return;
         }

@@ -66,10 +66,6 @@ impl Functions {
 
     /// Takes the record of a launch. Appends the function, if it is new, and the launch.
     pub(crate) fn launch(&mut self, kernel: &Kernel, record: &FunctionRecord, into: &mut Vec<Event>) {
-        // The agent launches a function itself to measure what probes cost.
-        if record.header.pid == std::process::id() {
-            return;
-        }
         let process = ProcessId::from(&record.header);
         let functions = self.processes.entry(process).or_default();
         functions.add(kernel, process, record.header.entry_ns, (record.address, record.ordinal), into);
