@@ -24,6 +24,7 @@ mod maps;
 mod memory;
 mod multi;
 mod objects;
+mod pace;
 mod pins;
 mod proc;
 mod process_strings;

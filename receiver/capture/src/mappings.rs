@@ -16,7 +16,8 @@ use perf_event::{Builder, Clock, Record, SampleFlag, Sampler};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::maps::FileKey;
-use crate::{maps, proc};
+use crate::pace::Pace;
+use crate::{clock, maps, proc};
 
 /// Bytes of the records of one CPU: about 300 mappings. When full, further ones are lost, which the kernel reports.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -46,6 +47,7 @@ pub struct ReportedMappings {
 pub struct MappingEvents {
     cpus: Vec<usize>,
     samplers: Vec<Sampler>,
+    pace: Pace,
 }
 
 impl MappingEvents {
@@ -53,7 +55,7 @@ impl MappingEvents {
     pub fn open() -> io::Result<MappingEvents> {
         let cpus = online();
         let samplers = cpus.iter().map(|cpu| sampler(*cpu)).collect::<io::Result<_>>()?;
-        Ok(MappingEvents { cpus, samplers })
+        Ok(MappingEvents { cpus, samplers, pace: Pace::default() })
     }
 
     /// Returns true if other CPUs are online than those that are followed.
@@ -72,8 +74,12 @@ impl MappingEvents {
         batch
     }
 
-    /// Waits until a file is mapped as code or the time is over.
-    pub fn wait(&self, at_most: Duration) {
+    /// Waits until a file is mapped as code or the time is over. Does not return at once for each of very many mappings.
+    pub fn wait(&mut self, at_most: Duration) {
+        let pause = self.pace.pause(clock::now_ns()).min(at_most);
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
         let readable = |sampler: &Sampler| {
             // SAFETY: the sampler owns the descriptor and lives longer than the borrow, which ends in this function.
             let fd = unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) };
@@ -81,7 +87,9 @@ impl MappingEvents {
         };
         let mut all: Vec<PollFd<'_>> = self.samplers.iter().map(readable).collect();
         // An interrupted wait is a short one.
-        let _ = poll(&mut all, Timespec::try_from(at_most).ok().as_ref());
+        if poll(&mut all, Timespec::try_from(at_most - pause).ok().as_ref()).is_ok_and(|ready| ready > 0) {
+            self.pace.woken();
+        }
     }
 }
 

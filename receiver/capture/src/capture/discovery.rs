@@ -100,8 +100,9 @@ impl Capture {
         if self.is_idle() && self.kernel.multi.as_mut().is_some_and(Multi::preload) {
             return true;
         }
-        let Some(events) = &self.finder.events else { return false };
-        events.wait(self.wait_time());
+        let at_most = self.wait_time();
+        let Some(events) = &mut self.finder.events else { return false };
+        events.wait(at_most);
         true
     }
 
