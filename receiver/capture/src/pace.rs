@@ -53,7 +53,11 @@ mod tests {
         let second = 1_000_000_000;
         let mut pace = Pace::default();
         assert_eq!(at_once(&mut pace, (0..10_000).map(|n| 10 * second + n * 1_000)), BURST + 1);
-        assert_eq!(pace.pause(10 * second + 11_000_000 - 1_000), Duration::ZERO, "one more is allowed every 5 ms");
+        assert_eq!(
+            pace.pause(10 * second + 11_000_000 - 1_000),
+            Duration::ZERO,
+            "one more is allowed every 5 ms"
+        );
         let rest = (0..1_000).map(|n| 20 * second + n * ALLOWED_EVERY_NS);
         assert_eq!(at_once(&mut pace, rest), 1_000);
     }

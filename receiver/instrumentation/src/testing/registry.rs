@@ -73,7 +73,8 @@ impl Seen {
     fn attributes(&mut self, signal: &str, uses: &[Use], attributes: &[KeyValue]) {
         assert!(
             attributes.windows(2).all(|w| w[0].key < w[1].key),
-            "{signal}: attributes are not sorted or not unique: {:?}", attributes.iter().map(|a| &a.key).collect::<Vec<_>>()
+            "{signal}: attributes are not sorted or not unique: {:?}",
+            attributes.iter().map(|a| &a.key).collect::<Vec<_>>()
         );
         for attribute in attributes {
             let key = attribute.key.as_str();
