@@ -1,6 +1,7 @@
 //! A real OpenTelemetry Collector, built by its own builder in the target folder.
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,8 @@ use crate::program::{Program, free_address};
 /// The release of the Collector.
 const VERSION: &str = "v0.159.0";
 
-/// The manifest of the builder: the components of the Collector.
+/// The manifest of the builder: the components of the Collector. Some modules are of the release before, since not every proxy has the
+/// later one.
 const MANIFEST: &str = "\
 dist:
   name: otelcol
@@ -23,15 +25,29 @@ dist:
   output_path: ./built
 receivers:
   - gomod: go.opentelemetry.io/collector/receiver/otlpreceiver VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/receiver/fluentforwardreceiver VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/receiver/jaegerreceiver v0.158.0
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/receiver/statsdreceiver VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/receiver/zipkinreceiver v0.158.0
+connectors:
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/connector/spanmetricsconnector VERSION
+extensions:
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/extension/headerssetterextension v0.158.0
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage VERSION
 exporters:
   - gomod: go.opentelemetry.io/collector/exporter/debugexporter VERSION
   - gomod: go.opentelemetry.io/collector/exporter/otlpexporter VERSION
   - gomod: go.opentelemetry.io/collector/exporter/otlphttpexporter VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/zipkinexporter v0.158.0
 processors:
   - gomod: go.opentelemetry.io/collector/processor/batchprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/attributesprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/unrollprocessor v0.158.0
 ";
 
 /// Longest wait for an event.
@@ -157,7 +173,10 @@ fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &P
 
 /// Returns the path of the Collector, for tests of its command line.
 pub fn collector_program() -> Result<PathBuf, Skip> {
-    let folder = peers::folder()?.join(format!("collector-{VERSION}"));
+    // Another manifest is another program.
+    let mut hash = DefaultHasher::new();
+    MANIFEST.hash(&mut hash);
+    let folder = peers::folder()?.join(format!("collector-{VERSION}-{:08x}", hash.finish() as u32));
     let program = folder.join("built/otelcol");
     let is_wanted = std::env::var_os("WARPTAP_PEERS").is_some_and(|wish| wish == "build");
     if !program.is_file() && !is_wanted {

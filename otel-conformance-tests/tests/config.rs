@@ -165,6 +165,7 @@ impl Bench {
             locations: case.locations().iter().map(|l| on_server(l)).collect(),
             sets: case.set.clone(),
             gates: case.gates.clone().into_iter().collect(),
+            collector: None,
         };
         Bench { folder, env, config }
     }

@@ -1842,8 +1842,10 @@ pub mod own_metric {
     pub const OTELCOL_RECEIVER_REFUSED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[59]), Counter(&OWN_METRICS_ROWS[60]), Counter(&OWN_METRICS_ROWS[62]), Counter(&OWN_METRICS_ROWS[61])];
     /// Number of requests received, by outcome.
     pub const OTELCOL_RECEIVER_REQUESTS: Counter = Counter(&OWN_METRICS_ROWS[63]);
+    /// Number of restarts of the Collector that runs delegated components, after it ended by itself.
+    pub const WARPTAP_COLLECTOR_RESTARTS: Counter = Counter(&OWN_METRICS_ROWS[64]);
     /// Number of lines of the collector's log that were not written.
-    pub const WARPTAP_LOG_LINES_DROPPED: Counter = Counter(&OWN_METRICS_ROWS[64]);
+    pub const WARPTAP_LOG_LINES_DROPPED: Counter = Counter(&OWN_METRICS_ROWS[65]);
 }
 
 /// Spans, by their names.
@@ -3122,7 +3124,7 @@ static METRICS_ROWS: [Metric; 98] = [
 /// Every metric, sorted by name.
 pub static METRICS: &[Metric] = &METRICS_ROWS;
 
-static OWN_METRICS_ROWS: [Metric; 65] = [
+static OWN_METRICS_ROWS: [Metric; 66] = [
     Metric {
         name: "otelcol_cumulativetodelta_datapoints",
         unit: "",
@@ -3632,6 +3634,14 @@ static OWN_METRICS_ROWS: [Metric; 65] = [
         unit: "",
         instrument: Instrument::Counter,
         description: "Number of requests received, by outcome. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "warptap_collector_restarts",
+        unit: "{restarts}",
+        instrument: Instrument::Counter,
+        description: "Number of restarts of the Collector that runs delegated components, after it ended by itself. [Alpha]",
         attributes: &[],
         stability: Stability::Alpha,
     },

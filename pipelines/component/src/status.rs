@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
+use pdata::Data;
 use tokio::sync::watch;
 
 use crate::spans::Spans;
@@ -69,6 +70,7 @@ struct Inner {
     components: BTreeMap<String, ComponentStatus>,
     gates: Vec<GateInfo>,
     ready_since: Option<(SystemTime, Instant)>,
+    child_metrics: Option<Data>,
 }
 
 impl Default for State {
@@ -149,6 +151,16 @@ impl State {
     /// Removes the status of a component.
     pub fn remove(&self, component: &str) {
         self.with(|inner| inner.components.remove(component));
+    }
+
+    /// Sets the metrics that a Collector which runs delegated components has about itself; none if it does not run.
+    pub fn set_child_metrics(&self, metrics: Option<Data>) {
+        self.with(|inner| inner.child_metrics = metrics);
+    }
+
+    /// Returns the latest metrics of a Collector which runs delegated components.
+    pub fn child_metrics(&self) -> Option<Data> {
+        self.with(|inner| inner.child_metrics.clone())
     }
 
     // A panic while the lock is held leaves valid values, so a poisoned lock is used.

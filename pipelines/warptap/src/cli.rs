@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use crate::commands::demo::scenario::Scenario;
 use crate::config::Sources;
 use crate::config::gates::Gates;
+use crate::delegation::{Delegation, guard};
 
 /// An OpenTelemetry collector for GPU nodes: reports which step was slow, in which phase, and what on the host caused it
 #[derive(Debug, Parser)]
@@ -28,15 +29,23 @@ pub struct Cli {
 pub enum Command {
     /// Check that this machine can run the gpu receiver, and print what to do if it cannot
     Check,
-    /// List the components of this binary as YAML
-    Components,
+    /// List the components of this binary, and of a Collector, as YAML
+    Components(ComponentsArgs),
     /// Show a slow step of a simulated inference server from probe to telemetry; needs neither root nor a GPU
     Demo(DemoArgs),
     /// List the feature gates, or show one of them
     Featuregate(FeaturegateArgs),
+    /// Become the Collector that runs delegated components; started by its guard
+    #[command(hide = true, name = guard::STAGE)]
+    ExecCollector,
     /// Remove the pinned probes of a collector that has ended; started by the collector
     #[command(hide = true, name = GUARD)]
     Guard,
+    /// Run the Collector that runs delegated components; started by the collector
+    #[command(hide = true, name = guard::GUARD)]
+    GuardCollector,
+    /// Print what of a configuration runs here, what a Collector must run, and what differs, without running anything
+    Migrate(MigrateArgs),
     /// Run the simulator's player, the workload of the demo
     #[command(hide = true)]
     Player(PlayerArgs),
@@ -63,6 +72,10 @@ pub struct ConfigArgs {
     /// ones override earlier ones
     #[arg(long = "config", value_name = "LOCATION")]
     pub locations: Vec<String>,
+    /// The OpenTelemetry Collector that runs the components which warptap does not have; without PATH, otelcol-contrib,
+    /// otelcol-k8s or otelcol of the PATH variable
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
+    pub collector: Option<String>,
     /// Feature gates to enable, such as a,b, or to disable, such as -c
     #[arg(long = "feature-gates", value_name = "LIST", allow_hyphen_values = true)]
     pub gates: Vec<String>,
@@ -83,7 +96,7 @@ impl ConfigArgs {
         }
         let sets = self.sets.iter().map(|set| location_of_set(set));
         let locations = self.locations.iter().cloned().map(Ok).chain(sets).collect::<anyhow::Result<_>>()?;
-        Ok(Sources { locations, gates })
+        Ok(Sources { locations, gates, delegation: Delegation::new(self.collector.clone()) })
     }
 }
 
@@ -99,6 +112,25 @@ fn location_of_set(set: &str) -> anyhow::Result<String> {
         .split_once('=')
         .with_context(|| format!("invalid argument {set:?} for \"--set\" flag: missing equal sign"))?;
     Ok(format!("yaml:{}: {}", key.replace('.', "::").trim(), value.trim()))
+}
+
+/// Arguments of `components`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ComponentsArgs {
+    /// List the components of this OpenTelemetry Collector, too
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
+    pub collector: Option<String>,
+}
+
+/// Arguments of `migrate`.
+#[derive(Args, Clone, Debug)]
+pub struct MigrateArgs {
+    /// Configurations of an OpenTelemetry Collector, merged in this order
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// The OpenTelemetry Collector that would run the components which warptap does not have
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    pub collector: Option<String>,
 }
 
 /// Arguments of `featuregate`.

@@ -8,6 +8,7 @@ use config::ConfigError;
 
 use crate::components::FACTORIES;
 use crate::config::{Loaded, Process, Sources};
+use crate::delegation;
 use crate::graph::{Graph, Reloaded, StartError, Stopped};
 use crate::prepare::{self, Built, Prepared, prepare};
 use crate::telemetry::{InternalTelemetry, TelemetryError};
@@ -58,6 +59,7 @@ impl Collector {
         let Prepared { plan, loaded, .. } = prepared;
         let host = telemetry.host();
         host.state().set_gates(sources.gates.shown());
+        delegation::make_directory(&loaded)?;
         match Graph::start(plan, &host, STOP_MAX).await {
             Ok(graph) => Ok(Collector { graph, sources, loaded, telemetry }),
             Err(error) => {
@@ -78,6 +80,7 @@ impl Collector {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
+        delegation::make_directory(&loaded).map_err(ReloadError::Start)?;
         self.telemetry.reconfigure(&telemetry).await?;
         match self.graph.reload(plan, STOP_MAX).await {
             Ok(reloaded) => {

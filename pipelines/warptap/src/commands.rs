@@ -5,6 +5,7 @@ pub mod components;
 pub mod demo;
 pub mod featuregate;
 mod lines;
+pub mod migrate;
 mod output;
 pub mod print_config;
 mod ranks;
@@ -20,16 +21,22 @@ use config::ConfigError;
 
 use crate::cli::{Cli, Command};
 use crate::config::Process;
+use crate::delegation::guard;
 
 /// Runs the command of the command line.
 pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         None => run::run(&cli.config),
         Some(Command::Check) => check::run(),
-        Some(Command::Components) => components::run(&mut std::io::stdout().lock()),
+        Some(Command::Components(args)) => components::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Featuregate(args)) => featuregate::run(&args, &mut std::io::stdout().lock()),
+        Some(Command::ExecCollector) => guard::stage().map_err(anyhow::Error::msg),
         Some(Command::Guard) => unpin::guard(),
+        Some(Command::GuardCollector) => {
+            std::process::exit(guard::guard().map_err(anyhow::Error::msg)?.into())
+        }
+        Some(Command::Migrate(args)) => migrate::run(&args, &Process, &mut std::io::stdout().lock()),
         Some(Command::Player(args)) => demo::player(args.arguments),
         Some(Command::PrintConfig(args)) => print_config::run(&args, &Process, &mut std::io::stdout().lock()),
         Some(Command::Record(args)) => record::run(&args),

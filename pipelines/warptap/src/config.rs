@@ -16,17 +16,19 @@ mod service;
 mod source;
 pub mod telemetry;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod yaml;
 mod yaml_out;
 
 use config::{ConfigError, Node, Position, Problem, Seen, Value};
 
+use crate::delegation::Delegation;
+use crate::graph::Bridge;
 use gates::Gates;
 use merge::{Lists, merge, unflatten};
 pub use print::Printed;
 pub use sections::{ComponentKind, Configured, Sections};
-pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service, ServiceKeys};
+pub use service::{CollectorConfig, LogLevel, Pipeline, PipelineId, Reference, Service, ServiceKeys};
 use source::Location;
 pub use source::{Environment, schemes};
 pub use yaml_out::to_yaml;
@@ -38,12 +40,14 @@ pub struct Sources {
     pub locations: Vec<String>,
     /// The feature gates.
     pub gates: Gates,
+    /// What runs the components that this collector lacks.
+    pub delegation: Delegation,
 }
 
 /// Locations with default gates.
 impl From<&[String]> for Sources {
     fn from(locations: &[String]) -> Self {
-        Sources { locations: locations.to_vec(), gates: Gates::default() }
+        Sources { locations: locations.to_vec(), ..Sources::default() }
     }
 }
 
@@ -60,7 +64,7 @@ impl From<&Sources> for Sources {
 }
 
 /// A configuration with all sources merged and all references resolved.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// The tree, whose root is a mapping.
     pub root: Node,
@@ -68,11 +72,15 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// The feature gates.
     pub gates: Gates,
+    /// What runs the components that this collector lacks.
+    pub delegation: Delegation,
+    /// The order in which data passes through delegated components, if there are any.
+    pub bridge: Option<Bridge>,
 }
 
 /// Loads and merges all locations; a later one takes precedence.
 pub fn load(sources: impl Into<Sources>, environment: &dyn Environment) -> Result<Loaded, ConfigError> {
-    let Sources { locations, gates } = sources.into();
+    let Sources { locations, gates, delegation } = sources.into();
     let lists = if gates.is_on(gates::MERGE_APPEND) { Lists::Append } else { Lists::Replace };
     let mut root = Node::new(Value::Mapping(Vec::new()), Position::unknown());
     let mut problems = Vec::new();
@@ -89,7 +97,7 @@ pub fn load(sources: impl Into<Sources>, environment: &dyn Environment) -> Resul
     ConfigError::unless_empty(findings.problems)?;
     let mut warnings = findings.warnings;
     warnings.extend(gates.without_effect().map(no_effect));
-    Ok(Loaded { root, warnings, gates })
+    Ok(Loaded { root, warnings, gates, delegation, bridge: None })
 }
 
 fn no_effect(gate: &'static str) -> Problem {

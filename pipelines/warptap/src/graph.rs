@@ -18,6 +18,8 @@ mod testing;
 mod wiring;
 
 pub use key::NodeKey;
+pub use known::distribution;
 pub use plan::{Factories, Plan};
 pub use reload::Reloaded;
 pub use run::{Graph, StartError, Stopped};
+pub use wiring::Bridge;

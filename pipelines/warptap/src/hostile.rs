@@ -40,9 +40,9 @@ pub fn check(data: &[u8]) {
 /// Prints the resolved configuration of the locations, valid or not.
 fn print(locations: Vec<String>, gates: &str, world: &World) {
     let gates = Gates::parse(&[gates]).expect("these gates exist");
-    let Ok(loaded) = load(&Sources { locations, gates }, world) else { return };
+    let Ok(loaded) = load(&Sources { locations, gates, ..Sources::default() }, world) else { return };
     let seen = Seen::default();
-    let _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION);
+    let _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION, None);
     for mode in [PrintMode::Redacted, PrintMode::Unredacted] {
         let printed = Printed { root: &loaded.root, seen: &seen, mode };
         let text = printed.to_yaml().expect("a tree of plain values can be printed");

@@ -8,6 +8,7 @@ mod collector;
 pub mod commands;
 pub mod components;
 pub mod config;
+pub mod delegation;
 pub mod docs;
 pub mod graph;
 pub mod hostile;

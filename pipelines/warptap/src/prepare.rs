@@ -1,9 +1,11 @@
-//! Loads a configuration and builds its plan. Accesses only the locations that the configuration names.
+//! Loads a configuration and builds its plan. Accesses only the locations that the configuration names, and the Collector
+//! that a user names to run what this one lacks.
 
 use config::{ConfigError, Problem, Seen};
 
 use crate::config::telemetry::TelemetryConfig;
 use crate::config::{Environment, Loaded, Sources, load};
+use crate::delegation::{self, delegate};
 use crate::graph::{Factories, Plan};
 use crate::privileges::Privileges;
 
@@ -27,7 +29,8 @@ pub fn prepare(
     environment: &dyn Environment,
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
-    let loaded = load(sources, environment)?;
+    let mut loaded = load(sources, environment)?;
+    delegate(&mut loaded, factories)?;
     let Built { plan, telemetry, privileges } = plan(&loaded, factories)?;
     let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();
     Ok(Prepared { plan, telemetry, privileges, warnings, loaded })
@@ -47,10 +50,19 @@ pub struct Built {
 pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigError> {
     let seen = Seen::default();
     let sections = loaded.sections(&seen);
-    let mut plan = Plan::build(&sections, factories, VERSION)?;
+    let with_child = [factories.extensions, &[delegation::FACTORY]].concat();
+    let factories = match loaded.bridge {
+        Some(_) => Factories { extensions: &with_child, ..factories },
+        None => factories,
+    };
+    let mut plan = Plan::build(&sections, factories, VERSION, loaded.bridge.as_ref())?;
     plan.warnings.extend(seen.warnings());
     let components = sections.service.components();
-    let privileges = Privileges { components, keep: sections.service.keep_privileges };
+    let keep = match (sections.service.keep_privileges.as_str(), &loaded.bridge) {
+        ("", Some(_)) => "components of the Collector may use them".to_owned(),
+        (reason, _) => reason.to_owned(),
+    };
+    let privileges = Privileges { components, keep };
     Ok(Built { plan, telemetry: sections.service.telemetry, privileges })
 }
 

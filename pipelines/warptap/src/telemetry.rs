@@ -28,6 +28,7 @@ use crate::logging;
 use meters::Meters;
 pub use otlp::OtlpError;
 use push::{MetricsPush, SpansPush};
+pub(crate) use resource::instance_id as random_id;
 
 /// The reason why internal telemetry could not be set up. Each message is complete; `source()` is none.
 #[derive(Debug, thiserror::Error)]
@@ -212,7 +213,8 @@ impl InternalTelemetry {
         let source = meters.source(reader).ok_or(TelemetryError::Temporality)?;
         Ok(Some(match reader {
             ReaderConfig::Pull(settings) => {
-                let server = prometheus::Server::bind(settings, source).await?;
+                let state = self.host.state().clone();
+                let server = prometheus::Server::bind(settings, source, state).await?;
                 Task::run(server.address(), |stop| server.run(stop))
             }
             ReaderConfig::Periodic { interval, timeout, exporter } => {

@@ -7,13 +7,21 @@ use anyhow::Context as _;
 use component::{Factory, Stability};
 use serde::Serialize;
 
+use crate::cli::ComponentsArgs;
 use crate::components::FACTORIES;
-use crate::config::{schemes, to_yaml};
+use crate::config::{ComponentKind, schemes, to_yaml};
+use crate::delegation::{self, Program, Row};
 use crate::prepare::VERSION;
 
-/// Prints the components as YAML.
-pub fn run(out: &mut dyn Write) -> anyhow::Result<()> {
-    out.write_all(to_yaml(&Output::new())?.as_bytes()).context("cannot print the components")
+/// Prints the components as YAML, and those that a Collector has in addition.
+pub fn run(args: &ComponentsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut output = Output::new();
+    if let Some(path) = &args.collector {
+        let path = if path.is_empty() { delegation::find() } else { Ok(path.into()) };
+        let program = path.and_then(|path| Program::open(&path)).map_err(anyhow::Error::msg)?;
+        output.add(&program);
+    }
+    out.write_all(to_yaml(&output)?.as_bytes()).context("cannot print the components")
 }
 
 #[derive(Serialize)]
@@ -34,13 +42,6 @@ struct BuildInfo {
     command: &'static str,
     description: &'static str,
     version: &'static str,
-}
-
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    module: String,
-    stability: BTreeMap<&'static str, &'static str>,
 }
 
 #[derive(Serialize)]
@@ -68,22 +69,39 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Adds the components that only a Collector has.
+    fn add(&mut self, program: &Program) {
+        for (rows, kind) in [
+            (&mut self.receivers, ComponentKind::Receiver),
+            (&mut self.processors, ComponentKind::Processor),
+            (&mut self.exporters, ComponentKind::Exporter),
+            (&mut self.connectors, ComponentKind::Connector),
+            (&mut self.extensions, ComponentKind::Extension),
+        ] {
+            let is_new = |row: &&Row| !FACTORIES.has(kind, &row.name);
+            rows.extend(program.rows(kind).iter().filter(is_new).cloned());
+            rows.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+    }
+}
+
 /// Returns the module of every component: the binary and its version.
 fn module() -> String {
     format!("warptap v{VERSION}")
 }
 
 fn rows<T: ?Sized>(factories: &[Factory<T>]) -> Vec<Row> {
-    factories.iter().map(|f| Row { name: f.kind, module: module(), stability: stability(f) }).collect()
+    let row = |f: &Factory<T>| Row { name: f.kind.to_owned(), module: module(), stability: stability(f) };
+    factories.iter().map(row).collect()
 }
 
 /// Returns the stability by signal; an extension has one entry `extension`.
-fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<&'static str, &'static str> {
+fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<String, String> {
     let name = stability_name(factory.stability);
-    match factory.signals {
-        [] => [("extension", name)].into(),
-        signals => signals.iter().map(|signal| (signal.name(), name)).collect(),
-    }
+    let signals = factory.signals.iter().map(|signal| signal.name());
+    let keys = if factory.signals.is_empty() { vec!["extension"] } else { signals.collect() };
+    keys.into_iter().map(|key| (key.to_owned(), name.to_owned())).collect()
 }
 
 fn stability_name(stability: Stability) -> &'static str {
@@ -101,7 +119,7 @@ mod tests {
     #[test]
     fn the_output_is_yaml_that_names_every_component() {
         let mut out = Vec::new();
-        run(&mut out).unwrap();
+        run(&ComponentsArgs::default(), &mut out).unwrap();
         let yaml: serde_yaml::Value = serde_yaml::from_slice(&out).unwrap();
         for (section, kinds) in [
             ("receivers", FACTORIES.receivers.iter().map(|f| f.kind).collect::<Vec<_>>()),

@@ -12,17 +12,18 @@ use crate::commands::refused;
 use crate::components::FACTORIES;
 use crate::config::{Environment, Printed, load};
 use crate::graph::Plan;
-use crate::prepare::VERSION;
+use crate::prepare::{VERSION, prepare};
 
 /// Prints the configuration; with `validate`, only if it is valid.
 pub fn run(args: &PrintConfigArgs, environment: &dyn Environment, out: &mut dyn Write) -> anyhow::Result<()> {
-    let loaded = load(&args.config.all()?, environment).map_err(refused)?;
-    let seen = Seen::default();
-    // Built to learn which values are secret, which only their components know.
-    let plan = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION);
+    let sources = args.config.all()?;
     if args.validate {
-        plan.map_err(refused)?;
+        prepare(&sources, environment, FACTORIES).map_err(refused)?;
     }
+    let loaded = load(&sources, environment).map_err(refused)?;
+    let seen = Seen::default();
+    // Built to learn which values are secret, which only their components know; what is wrong has been reported if asked for.
+    _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION, None);
     let printed = Printed { root: &loaded.root, seen: &seen, mode: args.mode };
     let text = match args.format {
         PrintFormat::Yaml => printed.to_yaml()?,

@@ -89,6 +89,11 @@ fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Resul
 
 fn replay_to_pipelines(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<()> {
     let prepared = prepare(&args.config.all()?, &Process, FACTORIES).map_err(refused)?;
+    if prepared.loaded.bridge.is_some() {
+        bail!(
+            "replay runs no other Collector: remove the components that it would run from the configuration"
+        );
+    }
     crate::logging::init(prepared.telemetry.logs.level);
     let plan = prepared.plan.without_receivers();
     let runtime = tokio::runtime::Builder::new_multi_thread()

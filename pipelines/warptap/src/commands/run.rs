@@ -8,6 +8,7 @@ use crate::collector::{Collector, ReloadError, STOP_MAX};
 use crate::commands::refused;
 use crate::components::FACTORIES;
 use crate::config::{Process, Sources};
+use crate::delegation::Directory;
 use crate::graph::{Reloaded, Stopped};
 use crate::prepare::{Prepared, prepare};
 use crate::telemetry::InternalTelemetry;
@@ -15,6 +16,7 @@ use crate::telemetry::InternalTelemetry;
 /// Runs the configuration of the arguments.
 pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let sources: Sources = args.all()?;
+    let _directory = Directory::removed_at_the_end(sources.delegation.directory.clone());
     let prepared = prepare(&sources, &Process, FACTORIES).map_err(refused)?;
     // Before there are other threads.
     let privileges = prepared.privileges.apply();

@@ -159,8 +159,11 @@ fn profiles_need_their_gate() {
     ];
     let problems = |gates: &[&str]| {
         let gates = Gates::parse(gates).unwrap();
-        let loaded =
-            load(&Sources { locations: locations.to_vec(), gates }, &FakeEnvironment::default()).unwrap();
+        let loaded = load(
+            &Sources { locations: locations.to_vec(), gates, ..Sources::default() },
+            &FakeEnvironment::default(),
+        )
+        .unwrap();
         loaded.sections(&Seen::default()).problems
     };
     assert!(problems(&["service.profilesSupport"]).is_empty());
@@ -180,7 +183,8 @@ fn a_gate_permits_no_pipelines() {
         ("yaml:{}", "service.AllowNoPipelines", 1),
     ] {
         let (locations, gates) = (vec![yaml.to_owned()], Gates::parse(&[gates]).unwrap());
-        let loaded = load(&Sources { locations, gates }, &FakeEnvironment::default()).unwrap();
+        let loaded =
+            load(&Sources { locations, gates, ..Sources::default() }, &FakeEnvironment::default()).unwrap();
         assert_eq!(loaded.sections(&Seen::default()).problems.len(), count, "{yaml}");
     }
 }

@@ -24,6 +24,8 @@ pub struct Service {
     pub keep_privileges: String,
     /// Telemetry of the collector about itself.
     pub telemetry: TelemetryConfig,
+    /// The Collector that runs what this one lacks.
+    pub collector: CollectorConfig,
 }
 
 /// A configured pipeline.
@@ -126,8 +128,14 @@ impl Service {
             problems.extend(error.into_problems());
             telemetry
         });
-        let keep_privileges = keys.keep_privileges;
-        Service { pipelines, extensions, keep_privileges, telemetry: telemetry.unwrap_or_default() }
+        let ServiceKeys { keep_privileges, collector, .. } = keys;
+        Service {
+            pipelines,
+            extensions,
+            keep_privileges,
+            telemetry: telemetry.unwrap_or_default(),
+            collector,
+        }
     }
 
     /// Returns the ids of the extensions and of the components in pipelines, in which a connector is an exporter and a receiver.
@@ -143,6 +151,8 @@ impl Service {
 config::section! {
     /// The keys of the section.
     pub struct ServiceKeys {
+        /// The OpenTelemetry Collector that runs the components which warptap does not have.
+        collector: CollectorConfig,
         /// Ids of the extensions to start, in this order.
         extensions: Vec<String>,
         /// A reason to keep the privileges that no component uses when the collector starts. Unless there is one, it drops
@@ -152,6 +162,18 @@ config::section! {
         pipelines: Nested<BTreeMap<String, PipelineKeys>>,
         /// Telemetry of the collector itself.
         telemetry: Nested<TelemetryKeys>,
+    }
+
+    /// The section `collector`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CollectorConfig {
+        /// The program, such as `/usr/bin/otelcol-contrib`; the flag `--collector` takes precedence. Without one, a component that
+        /// warptap does not have is an error.
+        pub path: String,
+        /// Largest memory of the Collector in MiB, beyond which it ends and is started again; 0 for no limit.
+        pub memory_limit_mib: u64,
+        /// Largest number of cores that it uses at once; 0 for no limit.
+        pub cpus: u64,
     }
 
     /// The keys of a pipeline.

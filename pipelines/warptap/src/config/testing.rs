@@ -12,8 +12,13 @@ pub(super) fn json(text: &str) -> Node {
     serde_json::from_str(text).unwrap()
 }
 
+/// Returns the tree of a YAML text, with positions.
+pub(crate) fn tree(yaml: &str) -> Node {
+    super::yaml::parse(yaml, &"test.yaml".into()).unwrap()
+}
+
 /// Returns a tree as one line; the retained text of a value follows it in angle brackets.
-pub(super) fn flow(node: &Node) -> String {
+pub(crate) fn flow(node: &Node) -> String {
     let value = match &node.value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),

@@ -96,7 +96,7 @@ pub(super) fn types(kind: ComponentKind) -> impl Iterator<Item = &'static str> {
 
 /// Returns the smallest distribution with a component of that kind and type. The deprecated name of a type is the type
 /// without underscores.
-pub(super) fn distribution(kind: ComponentKind, name: &str) -> Option<&'static str> {
+pub fn distribution(kind: ComponentKind, name: &str) -> Option<&'static str> {
     let bare = |text: &str| text.replace('_', "");
     let has = |row: &&Row| row.0 == kind && row.2.split_whitespace().any(|known| bare(known) == bare(name));
     KNOWN.iter().find(has).map(|row| row.1)

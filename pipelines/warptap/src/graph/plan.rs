@@ -13,7 +13,7 @@ use pdata::Signal;
 use super::key::NodeKey;
 use super::known;
 use super::order;
-use super::wiring::{self, Output, Wiring};
+use super::wiring::{self, Bridge, Output, Wiring};
 use crate::config::{ComponentKind, Configured, Pipeline, Reference, Sections};
 
 /// The tables in which components are looked up by type.
@@ -62,16 +62,30 @@ pub(super) enum Component {
     Receiver(Box<dyn Receiver>),
 }
 
+impl Factories<'_> {
+    /// Returns whether there is a component of that kind and type.
+    pub fn has(&self, kind: ComponentKind, name: &str) -> bool {
+        match kind {
+            ComponentKind::Connector => find(self.connectors, name).is_some(),
+            ComponentKind::Exporter => find(self.exporters, name).is_some(),
+            ComponentKind::Extension => find(self.extensions, name).is_some(),
+            ComponentKind::Processor => find(self.processors, name).is_some(),
+            ComponentKind::Receiver => find(self.receivers, name).is_some(),
+        }
+    }
+}
+
 impl Plan {
     /// Builds every configured component, including those that no pipeline uses, since their sections must be valid
-    /// too. Returns all problems of the sections and of the components.
+    /// too. Returns all problems of the sections and of the components. Data also passes through the bridge, if there is one.
     pub fn build(
         sections: &Sections<'_>,
         factories: Factories<'_>,
         version: &'static str,
+        bridge: Option<&Bridge>,
     ) -> Result<Self, ConfigError> {
         let (problems, warnings) = (sections.problems.clone(), Vec::new());
-        let mut builder = Builder { sections, factories, version, problems, warnings };
+        let mut builder = Builder { sections, factories, version, bridge, problems, warnings };
         builder.validate();
         let wiring = builder.wire();
         ConfigError::unless_empty(std::mem::take(&mut builder.problems))?;
@@ -97,6 +111,7 @@ struct Builder<'a> {
     sections: &'a Sections<'a>,
     factories: Factories<'a>,
     version: &'static str,
+    bridge: Option<&'a Bridge>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -171,7 +186,7 @@ impl Builder<'_> {
             return Wiring::default();
         }
         let outputs = |id: &ComponentId, from| built.get(id).map(|connector| connector.outputs(from));
-        let miswired = match wiring::wire(&self.sections.service.pipelines, &outputs) {
+        let miswired = match wiring::wire(&self.sections.service.pipelines, &outputs, self.bridge) {
             Ok(wiring) => return wiring,
             Err(miswired) => miswired,
         };
@@ -185,7 +200,9 @@ impl Builder<'_> {
     fn nodes(&self, wiring: &Wiring) -> Result<Vec<Planned>, ConfigError> {
         let mut nodes = Vec::new();
         for id in self.extensions() {
-            nodes.push(self.node(NodeKey::Extension(id), 0, Vec::new())?);
+            let key = NodeKey::Extension(id);
+            let level = wiring.levels.get(&key).copied().unwrap_or_default();
+            nodes.push(self.node(key, level, Vec::new())?);
         }
         for (key, outputs) in &wiring.edges {
             nodes.push(self.node(key.clone(), wiring.levels[key], outputs.clone())?);
@@ -237,6 +254,9 @@ fn with<T: ?Sized>(component: impl FnOnce(Box<T>) -> Component, built: (Box<T>, 
     (component(built.0), built.1)
 }
 
+/// What to do about a component of another distribution.
+const ADVICE: &str = "run that Collector beside it with --collector PATH, or remove the component";
+
 fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> Problem {
     let kind = configured.id.kind();
     if configured.kind == ComponentKind::Exporter && kind == "logging" {
@@ -245,8 +265,9 @@ fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> 
     }
     let id = configured.id.to_string();
     if let Some(distribution) = known::distribution(configured.kind, kind) {
-        let message =
-            format!("unknown type: {kind:?} for id: {id:?}: exists in {distribution}, not in warptap");
+        let message = format!(
+            "unknown type: {kind:?} for id: {id:?}: exists in {distribution}, not in warptap: {ADVICE}"
+        );
         return configured.problem(message);
     }
     let kinds: Vec<&str> = rows.iter().map(|row| row.kind).collect();

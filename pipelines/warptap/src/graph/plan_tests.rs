@@ -103,7 +103,7 @@ fn an_unknown_type_is_reported_with_the_known_types() {
     refuse(
         connectors,
         &[
-            r#"connectors::forward: unknown type: "forward" for id: "forward": exists in otelcol, not in warptap"#,
+            r#"connectors::forward: unknown type: "forward" for id: "forward": exists in otelcol, not in warptap: run that Collector beside it with --collector PATH, or remove the component"#,
             r#"extensions::help: unknown type: "help" for id: "help" (valid values: [aid])"#,
         ],
     );

@@ -63,6 +63,13 @@ pub struct StartError {
     source: Box<dyn Error + Send + Sync>,
 }
 
+impl StartError {
+    /// Returns the error of something that components need.
+    pub fn new(name: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        StartError { name: name.into(), source: source.into() }
+    }
+}
+
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot start pipelines: failed to start {}: {}", self.name, self.source)

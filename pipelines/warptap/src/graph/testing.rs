@@ -289,5 +289,5 @@ fn root(yaml: &str) -> Node {
 /// Builds a plan of fakes.
 pub(crate) fn plan(yaml: &str) -> Result<Plan, ConfigError> {
     let root = root(yaml);
-    Plan::build(&Sections::read(&root), FACTORIES, "0")
+    Plan::build(&Sections::read(&root), FACTORIES, "0", None)
 }

@@ -25,8 +25,43 @@ pub(super) struct Wiring {
     /// The signal and the first nodes of each pipeline.
     pub(super) heads: Vec<Output>,
     /// The level of each node above the sinks: nodes start from the lowest level and stop from the highest.
-    /// Receivers are above all other nodes.
+    /// Receivers are above all other nodes, except those that data of a bridge arrives at.
     pub(super) levels: BTreeMap<NodeKey, u32>,
+    /// The nodes that a node sends data to without an edge.
+    beyond: BTreeMap<NodeKey, Vec<NodeKey>>,
+}
+
+/// The way of data outside of the graph: exporters send it to another process, an extension runs that process, and receivers get
+/// data from it. Nodes start and stop in this order, as if the extension were between them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Bridge {
+    /// The extension that runs the process.
+    pub extension: ComponentId,
+    /// The exporters that send to the process.
+    pub inputs: Vec<ComponentId>,
+    /// The receivers that get data from it.
+    pub outputs: Vec<ComponentId>,
+}
+
+impl Bridge {
+    /// Returns the nodes that each end sends data to. Data may pass through the process several times, but it is started once: an
+    /// exporter to which its own data returns is not ordered.
+    fn beyond(&self, edges: &BTreeMap<NodeKey, Vec<Output>>) -> BTreeMap<NodeKey, Vec<NodeKey>> {
+        let extension = NodeKey::Extension(self.extension.clone());
+        let outputs: Vec<NodeKey> = self.outputs.iter().cloned().map(NodeKey::Receiver).collect();
+        let mut behind = outputs.clone();
+        let mut at = 0;
+        while let Some(key) = behind.get(at).cloned() {
+            let next = edges.get(&key).into_iter().flatten().flat_map(|(_, to)| to);
+            let new: Vec<NodeKey> = next.filter(|to| !behind.contains(to)).cloned().collect();
+            behind.extend(new);
+            at += 1;
+        }
+        let inputs = self.inputs.iter().cloned().map(NodeKey::Exporter).filter(|key| !behind.contains(key));
+        let mut beyond: BTreeMap<_, _> = inputs.map(|key| (key, vec![extension.clone()])).collect();
+        beyond.insert(extension, outputs);
+        beyond
+    }
 }
 
 /// The level of exporters. Extensions are below.
@@ -39,6 +74,7 @@ pub(super) type WiringError = (ComponentId, String);
 pub(super) fn wire(
     pipelines: &[Pipeline],
     outputs: ConnectorOutputs<'_>,
+    bridge: Option<&Bridge>,
 ) -> Result<Wiring, Vec<WiringError>> {
     let wires = Wires { pipelines, outputs };
     let problems = wires.dangling_connectors();
@@ -49,6 +85,7 @@ pub(super) fn wire(
     for pipeline in pipelines {
         wires.add_pipeline(pipeline, &mut wiring);
     }
+    wiring.beyond = bridge.map(|bridge| bridge.beyond(&wiring.edges)).unwrap_or_default();
     rank(&mut wiring).map_err(|cycle| vec![cycle])?;
     Ok(wiring)
 }
@@ -194,12 +231,15 @@ fn unique(references: &[Reference]) -> Vec<ComponentId> {
 /// pipelines, so that two plans can be compared.
 fn rank(wiring: &mut Wiring) -> Result<(), WiringError> {
     wiring.edges.values_mut().for_each(|outputs| outputs.sort_by_key(|(signal, _)| *signal));
-    let keys: Vec<NodeKey> = wiring.edges.keys().cloned().collect();
+    let keys: Vec<NodeKey> = wiring.edges.keys().chain(wiring.beyond.keys()).cloned().collect();
     for key in &keys {
         level(key, wiring, &mut Vec::new())?;
     }
     let top = wiring.levels.values().max().map_or(SINK, |max| max + 1);
-    wiring.levels.extend(keys.into_iter().filter(|k| matches!(k, NodeKey::Receiver(_))).map(|k| (k, top)));
+    let is_behind = |key: &NodeKey| wiring.beyond.values().any(|to| to.contains(key));
+    let first = |key: &NodeKey| matches!(key, NodeKey::Receiver(_)) && !is_behind(key);
+    let first: Vec<NodeKey> = keys.into_iter().filter(first).collect();
+    wiring.levels.extend(first.into_iter().map(|key| (key, top)));
     Ok(())
 }
 
@@ -212,8 +252,8 @@ fn level(key: &NodeKey, wiring: &mut Wiring, above: &mut Vec<NodeKey>) -> Result
         return Err(cycle(&above[at..]));
     }
     above.push(key.clone());
-    let targets: Vec<NodeKey> =
-        wiring.edges.get(key).into_iter().flatten().flat_map(|(_, to)| to.clone()).collect();
+    let edges = wiring.edges.get(key).into_iter().flatten().flat_map(|(_, to)| to);
+    let targets: Vec<NodeKey> = edges.chain(wiring.beyond.get(key).into_iter().flatten()).cloned().collect();
     let mut highest = 0;
     for target in &targets {
         highest = highest.max(level(target, wiring, above)?);

@@ -1,10 +1,12 @@
-//! Connectors: the pipelines they connect, and the errors in their use.
+//! Connectors: the pipelines they connect, and the errors in their use. Bridges: the order of nodes.
 
 use std::time::Duration;
 
 use component::Host;
 use pdata::Signal;
 
+use super::{Bridge, wire};
+use crate::config::Sections;
 use crate::graph::Graph;
 use crate::graph::testing::{batch, happened, plan};
 
@@ -85,4 +87,41 @@ fn a_cycle_of_pipelines_is_refused() {
             r#" -> processor "step" in pipeline "logs" -> connector "link" (logs to logs)"#
         ),
     );
+}
+
+fn id(text: &str) -> component::ComponentId {
+    component::ComponentId::parse(text).unwrap()
+}
+
+/// Returns the names of the nodes of pipelines of traces by level, the lowest first.
+fn levels(pipelines: &str, bridge: &Bridge) -> Vec<String> {
+    let root: config::Node = serde_yaml::from_str(&yaml(pipelines)).unwrap();
+    let sections = Sections::read(&root);
+    let wiring = wire(&sections.service.pipelines, &|_, _| None, Some(bridge)).unwrap();
+    let top = wiring.levels.values().max().unwrap();
+    let at =
+        |level| wiring.levels.iter().filter(move |(_, l)| **l == level).map(|(key, _)| key.id().to_string());
+    (0..=*top).map(|level| at(level).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn nodes_behind_a_bridge_start_before_it_and_those_in_front_of_it_after() {
+    let pipelines = "traces: {receivers: [source], processors: [step], exporters: [sink/in]},
+        traces/b: {receivers: [source/out], processors: [step], exporters: [sink]}";
+    let bridge =
+        Bridge { extension: id("bridge"), inputs: vec![id("sink/in")], outputs: vec![id("source/out")] };
+    let got = levels(pipelines, &bridge);
+    assert_eq!(got, ["", "sink", "step", "source/out", "bridge", "sink/in", "step", "", "source"]);
+}
+
+/// It starts once: what it is sent again comes after it.
+#[test]
+fn data_may_pass_a_bridge_twice() {
+    let pipelines = "traces: {receivers: [source], exporters: [sink/in]},
+        traces/b: {receivers: [source/out], exporters: [sink/again]},
+        traces/c: {receivers: [source/last], exporters: [sink]}";
+    let [inputs, outputs] =
+        [["sink/in", "sink/again"], ["source/out", "source/last"]].map(|ids| ids.map(id).to_vec());
+    let got = levels(pipelines, &Bridge { extension: id("bridge"), inputs, outputs });
+    assert_eq!(got, ["", "sink sink/again", "source/last source/out", "bridge", "sink/in", "", "source"]);
 }

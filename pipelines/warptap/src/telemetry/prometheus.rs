@@ -1,4 +1,5 @@
-//! A server of the internal metrics at `/metrics`, which collects them for each request.
+//! A server of the internal metrics at `/metrics`, which collects them for each request, and adds the latest ones of a
+//! Collector that runs delegated components.
 
 mod families;
 
@@ -9,10 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use component::status::State;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use prometheus_text::{Family, Kind, Measured, Sample, TextFormat};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use pdata::Data;
+use prometheus_text::{Families, Family, Kind, Measured, Sample, TextFormat};
 use tokio_util::sync::CancellationToken;
 use transport::endpoint::join_host_port;
 use transport::listen::{Address, Listener, Transport};
@@ -26,6 +30,9 @@ use crate::config::telemetry::Prometheus;
 const HEAD_MAX: Duration = Duration::from_secs(5);
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
+/// The label of metrics of a Collector that runs delegated components: some are metrics of every collector.
+const CHILD: [(&str, &str); 1] = [("delegated", "true")];
+
 /// A server that listens and does not respond yet.
 pub(super) struct Server {
     listener: Listener,
@@ -35,17 +42,23 @@ pub(super) struct Server {
 #[derive(Clone)]
 struct MetricsHandler {
     source: Source,
+    state: Arc<State>,
     settings: Arc<Prometheus>,
     failed: Arc<AtomicU64>,
 }
 
 impl Server {
     /// Binds the configured address.
-    pub(super) async fn bind(settings: &Prometheus, source: Source) -> Result<Self, TelemetryError> {
+    pub(super) async fn bind(
+        settings: &Prometheus,
+        source: Source,
+        state: Arc<State>,
+    ) -> Result<Self, TelemetryError> {
         let endpoint = join_host_port(&settings.host, settings.port);
         let listener = Listener::bind(&endpoint, Transport::Tcp).await;
         let listener = listener.map_err(|reason| TelemetryError::Listen { endpoint, reason })?;
-        let handler = MetricsHandler { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
+        let settings = Arc::new(settings.clone());
+        let handler = MetricsHandler { source, state, settings, failed: Arc::default() };
         Ok(Server { listener, handler })
     }
 
@@ -99,7 +112,12 @@ impl MetricsHandler {
         let collected = self.source.collect().inspect_err(|_| {
             self.failed.fetch_add(1, Ordering::Relaxed);
         })?;
-        let mut families = families::families(&collected, &self.settings);
+        let own = ExportMetricsServiceRequest::from(&collected).resource_metrics;
+        let mut families = Families::new(self.settings.has_suffixes);
+        families::add(&mut families, &own, &self.settings, &[]);
+        if let Some(Data::Metrics(child)) = self.state.child_metrics() {
+            families::add(&mut families, &child.into_inner().resource_metrics, &self.settings, &CHILD);
+        }
         families.add(self.errors(), "");
         Ok(families.write(format))
     }

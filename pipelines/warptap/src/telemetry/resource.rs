@@ -37,7 +37,7 @@ pub(super) fn texts(attributes: &[KeyValue]) -> Vec<(String, String)> {
 }
 
 /// Returns a random instance id: the kernel's UUID of version 4, or the process id without `/proc`.
-pub(super) fn instance_id() -> String {
+pub(crate) fn instance_id() -> String {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
     uuid.map(|uuid| uuid.trim().to_owned()).unwrap_or_else(|_| std::process::id().to_string())
 }

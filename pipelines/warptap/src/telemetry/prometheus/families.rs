@@ -1,81 +1,105 @@
-//! Converts metrics of the SDK to Prometheus families, with the labels of OpenTelemetry's Prometheus exporter.
+//! Converts OTLP metrics to Prometheus families, with the labels of OpenTelemetry's Prometheus exporter.
 
-use opentelemetry::KeyValue;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Metric, MetricData, ResourceMetrics};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogramDataPoint, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
+    number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use prometheus_text::{Families, Family, Kind, Labels, Measured, Sample, scope_labels};
 
 use crate::config::telemetry::Prometheus;
 
-/// Converts collected metrics to families.
-pub(super) fn families(collected: &ResourceMetrics, settings: &Prometheus) -> Families {
-    let mut families = Families::new(settings.has_suffixes);
-    let constant = constant_labels(collected.resource(), settings);
-    for scope in collected.scope_metrics() {
-        let mut labels = constant.clone();
-        if settings.has_scope_labels {
-            let scope = scope.scope();
-            let [version, schema_url] = [scope.version(), scope.schema_url()].map(Option::unwrap_or_default);
-            labels.extend(scope_labels(scope.name(), version, schema_url));
+/// Adds the metrics of a process, each with these labels.
+pub(super) fn add(
+    families: &mut Families,
+    collected: &[ResourceMetrics],
+    settings: &Prometheus,
+    more: &[(&str, &str)],
+) {
+    for of_process in collected {
+        let resource = of_process.resource.as_ref().map(labels_of).unwrap_or_default();
+        for scope in &of_process.scope_metrics {
+            let mut labels = constant_labels(&resource, settings);
+            labels.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            if settings.has_scope_labels {
+                let InstrumentationScope { name, version, .. } = scope.scope.clone().unwrap_or_default();
+                labels.extend(scope_labels(&name, &version, &scope.schema_url));
+            }
+            for metric in &scope.metrics {
+                families.add(family(metric, &labels), &metric.unit);
+            }
         }
-        for metric in scope.metrics() {
-            families.add(family(metric, &labels), metric.unit());
-        }
+        families.add_target_info(resource);
     }
-    families.add_target_info(resource_labels(collected.resource()));
-    families
 }
 
 fn family(metric: &Metric, labels: &[(String, String)]) -> Family {
-    let (kind, mut samples) = match metric.data() {
-        AggregatedMetrics::F64(data) => samples(data, |value| value),
-        AggregatedMetrics::U64(data) => samples(data, |value| value as f64),
-        AggregatedMetrics::I64(data) => samples(data, |value| value as f64),
-    };
+    let (kind, mut samples) = samples(metric);
     samples.iter_mut().for_each(|sample| sample.labels.extend_from_slice(labels));
-    Family { name: metric.name().to_owned(), help: metric.description().to_owned(), kind, samples }
+    Family { name: metric.name.clone(), help: metric.description.clone(), kind, samples }
 }
 
-fn samples<T: Copy>(data: &MetricData<T>, number: impl Fn(T) -> f64) -> (Kind, Vec<Sample>) {
-    match data {
-        MetricData::Gauge(gauge) => {
-            let points =
-                gauge.data_points().map(|p| sample(p.attributes(), Measured::Number(number(p.value()))));
-            (Kind::Gauge, points.collect())
+fn samples(metric: &Metric) -> (Kind, Vec<Sample>) {
+    match &metric.data {
+        Some(Data::Gauge(gauge)) => (Kind::Gauge, gauge.data_points.iter().map(number).collect()),
+        Some(Data::Sum(sum)) => {
+            let kind = if sum.is_monotonic { Kind::Counter } else { Kind::Gauge };
+            (kind, sum.data_points.iter().map(number).collect())
         }
-        MetricData::Sum(sum) => {
-            let points =
-                sum.data_points().map(|p| sample(p.attributes(), Measured::Number(number(p.value()))));
-            (if sum.is_monotonic() { Kind::Counter } else { Kind::Gauge }, points.collect())
+        Some(Data::Histogram(histogram)) => {
+            (Kind::Histogram, histogram.data_points.iter().map(counts).collect())
         }
-        MetricData::Histogram(histogram) => {
-            let points = histogram.data_points().map(|p| {
-                let (bounds, counts) = (p.bounds().collect(), p.bucket_counts().collect());
-                sample(p.attributes(), Measured::Counts { bounds, counts, sum: number(p.sum()) })
-            });
-            (Kind::Histogram, points.collect())
+        Some(Data::ExponentialHistogram(histogram)) => {
+            (Kind::Histogram, histogram.data_points.iter().map(total).collect())
         }
-        // The text formats cannot represent its buckets.
-        MetricData::ExponentialHistogram(histogram) => {
-            let points = histogram.data_points().map(|p| {
-                let (counts, sum) = (vec![p.count() as u64], number(p.sum()));
-                sample(p.attributes(), Measured::Counts { bounds: Vec::new(), counts, sum })
-            });
-            (Kind::Histogram, points.collect())
-        }
+        Some(Data::Summary(_)) | None => (Kind::Gauge, Vec::new()),
     }
 }
 
-fn sample<'a>(attributes: impl Iterator<Item = &'a KeyValue>, value: Measured) -> Sample {
-    let label = |kv: &KeyValue| (kv.key.to_string(), kv.value.as_str().into_owned());
-    Sample { labels: attributes.map(label).collect(), value }
+fn number(point: &NumberDataPoint) -> Sample {
+    let value = match point.value {
+        Some(number_data_point::Value::AsDouble(value)) => value,
+        Some(number_data_point::Value::AsInt(value)) => value as f64,
+        None => 0.0,
+    };
+    Sample { labels: labels(&point.attributes), value: Measured::Number(value) }
 }
 
-fn resource_labels(resource: &Resource) -> Labels {
-    resource.iter().map(|(key, value)| (key.to_string(), value.as_str().into_owned())).collect()
+fn counts(point: &HistogramDataPoint) -> Sample {
+    let (bounds, counts) = (point.explicit_bounds.clone(), point.bucket_counts.clone());
+    let value = Measured::Counts { bounds, counts, sum: point.sum.unwrap_or_default() };
+    Sample { labels: labels(&point.attributes), value }
 }
 
-fn constant_labels(resource: &Resource, settings: &Prometheus) -> Labels {
+/// Returns a histogram without bounds: the text formats cannot represent the buckets.
+fn total(point: &ExponentialHistogramDataPoint) -> Sample {
+    let sum = point.sum.unwrap_or_default();
+    let value = Measured::Counts { bounds: Vec::new(), counts: vec![point.count], sum };
+    Sample { labels: labels(&point.attributes), value }
+}
+
+fn labels_of(resource: &Resource) -> Labels {
+    labels(&resource.attributes)
+}
+
+fn labels(attributes: &[KeyValue]) -> Labels {
+    attributes.iter().map(|a| (a.key.clone(), a.value.as_ref().map(text).unwrap_or_default())).collect()
+}
+
+fn text(value: &AnyValue) -> String {
+    match &value.value {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::BoolValue(value)) => value.to_string(),
+        Some(Value::IntValue(value)) => value.to_string(),
+        Some(Value::DoubleValue(value)) => value.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn constant_labels(resource: &Labels, settings: &Prometheus) -> Labels {
     let Some(lists) = &settings.resource_labels else { return Labels::new() };
-    resource_labels(resource).into_iter().filter(|(name, _)| lists.takes(name)).collect()
+    resource.iter().filter(|(name, _)| lists.takes(name)).cloned().collect()
 }
