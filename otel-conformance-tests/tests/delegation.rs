@@ -19,6 +19,8 @@ mod dice;
 mod inputs;
 #[path = "delegation/kills.rs"]
 mod kills;
+#[path = "delegation/life.rs"]
+mod life;
 #[path = "delegation/processes.rs"]
 mod processes;
 #[allow(dead_code, reason = "a part of it is used here")]

@@ -16,12 +16,23 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Starts a collector with a configuration; the sockets of delegation are in `dir`.
+/// Starts a collector with a configuration and without own metrics; the sockets of delegation are in `dir`.
 pub fn start(program: &Path, beside: Option<&Path>, yaml: &str, dir: &Path) -> Result<Program, String> {
+    start_with(program, beside, yaml, dir, &["--config", "yaml:service::telemetry::metrics::level: none"])
+}
+
+/// Starts a collector with a configuration and further arguments.
+pub fn start_with(
+    program: &Path,
+    beside: Option<&Path>,
+    yaml: &str,
+    dir: &Path,
+    arguments: &[&str],
+) -> Result<Program, String> {
     let path = dir.join("config.yaml");
     std::fs::write(&path, yaml).unwrap();
     let mut command = Command::new(program);
-    command.arg("--config").arg(&path).args(["--config", "yaml:service::telemetry::metrics::level: none"]);
+    command.arg("--config").arg(&path).args(arguments);
     command.current_dir(dir).stdout(Stdio::null());
     command.env("RUNTIME_DIRECTORY", dir);
     if let Some(beside) = beside {

@@ -185,6 +185,8 @@ impl Runner {
             process = loop {
                 tracing::error!(extension = self.name, reason, restart_after = ?delay, "the Collector that runs delegated components has ended");
                 self.host.report(ComponentStatus::RecoverableError(reason));
+                // Pipelines through the child accept no data until it runs again.
+                self.host.state().set_ready(false);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(delay) => {}
@@ -201,6 +203,7 @@ impl Runner {
                 }
             };
             self.host.report(ComponentStatus::Ok);
+            self.host.state().set_ready(true);
         }
     }
 }
