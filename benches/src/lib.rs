@@ -8,6 +8,7 @@
 pub mod agent;
 pub mod collectives;
 pub mod otlp;
+pub mod peer;
 pub mod records;
 
 /// Returns the median, or 0 without values.

@@ -219,6 +219,25 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Sends requests one after another, and returns the time to each response in milliseconds.
+    pub fn latencies_ms(&self, load: Load, requests: usize) -> anyhow::Result<Vec<f64>> {
+        let request = load.request();
+        let channel = self.channels.first().context("there is a connection")?.clone();
+        self.runtime.block_on(async {
+            let mut client = Grpc::new(channel);
+            let mut times = Vec::new();
+            for _ in 0..requests {
+                client.ready().await?;
+                let begin = Instant::now();
+                client.unary(Request::new(request.clone()), load.path(), Raw).await?;
+                times.push(begin.elapsed().as_secs_f64() * 1e3);
+            }
+            Ok(times)
+        })
+    }
+}
+
 async fn send(channel: Channel, load: Load, request: Bytes, requests: usize) -> anyhow::Result<()> {
     let mut client = Grpc::new(channel);
     let mut pace = tokio::time::interval(Duration::from_secs(1) * SENDERS as u32 / REQUESTS_PER_SECOND);

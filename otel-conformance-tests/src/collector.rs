@@ -46,6 +46,7 @@ processors:
   - gomod: go.opentelemetry.io/collector/processor/batchprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/attributesprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/spanprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor VERSION
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/unrollprocessor v0.158.0
 ";

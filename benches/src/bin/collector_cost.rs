@@ -10,12 +10,11 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for the terminal")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use benches::otlp::{ITEMS, Load, Sink};
+use benches::peer::{Peer, built_collector, free_port};
 use benches::{Promise, median};
 
 const ROUNDS: usize = 3;
@@ -40,13 +39,6 @@ fn main() -> anyhow::Result<()> {
         measure(load, &peers)?;
     }
     Ok(())
-}
-
-/// Returns the path of the Collector that the conformance tests built, if it exists.
-fn built_collector() -> Option<PathBuf> {
-    let target = std::env::current_exe().ok()?.ancestors().nth(2)?.join("peers");
-    let folders = fs::read_dir(target).ok()?.flatten().map(|e| e.path().join("built/otelcol"));
-    folders.filter(|program| program.is_file()).max()
 }
 
 /// The cost of one run of a peer.
@@ -90,35 +82,18 @@ fn measure(load: Load, peers: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A child process that is killed on drop.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
 fn run(program: &Path, load: Load) -> anyhow::Result<Cost> {
     let sink = Sink::start()?;
-    let folder = tempfile::tempdir()?;
     let port = free_port()?;
-    let config = folder.path().join("config.yaml");
-    fs::write(&config, configuration(port, sink.port()))?;
-    let log = fs::File::create(folder.path().join("log"))?;
-    let mut command = Command::new(program);
-    command.arg("--config").arg(&config).stdout(Stdio::null()).stderr(log);
-    let peer = Killed(command.spawn().with_context(|| program.display().to_string())?);
+    let peer = Peer::start(program, &configuration(port, sink.port()), &[])?;
     let target = benches::otlp::Target::connect(port)?;
-    let (cpu, begin) = (cpu_seconds(&peer.0)?, Instant::now());
+    let (cpu, begin) = (peer.cpu_seconds()?, Instant::now());
     target.send(load, REQUESTS)?;
     let items = (REQUESTS * ITEMS) as u64;
-    sink.wait_for(items, Duration::from_secs(60))
-        .with_context(|| fs::read_to_string(folder.path().join("log")).unwrap_or_default())?;
+    sink.wait_for(items, Duration::from_secs(60)).with_context(|| peer.log())?;
     let (elapsed, millions) = (begin.elapsed().as_secs_f64(), items as f64 / 1e6);
-    let cpu = cpu_seconds(&peer.0)? - cpu;
-    Ok(Cost { cpu: cpu / millions, rss: rss_mib(&peer.0)?, rate: items as f64 / elapsed })
+    let cpu = peer.cpu_seconds()? - cpu;
+    Ok(Cost { cpu: cpu / millions, rss: peer.rss_mib()?, rate: items as f64 / elapsed })
 }
 
 /// Returns the configuration of both peers.
@@ -134,30 +109,4 @@ service:
     traces: {{receivers: [otlp], processors: [batch], exporters: [otlp_grpc]}}
 "
     )
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind("localhost:0")?.local_addr()?.port())
-}
-
-/// Returns user and system CPU seconds (proc(5), fields 14 and 15, in hundredths of a second).
-fn cpu_seconds(peer: &Child) -> anyhow::Result<f64> {
-    // By then the work of the last requests is done.
-    thread::sleep(Duration::from_millis(300));
-    let stat = fs::read_to_string(format!("/proc/{}/stat", peer.id()))?;
-    let (_, fields) = stat.rsplit_once(')').context("a line of proc(5)")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let [utime, stime] = [fields.get(11), fields.get(12)].map(|f| f.and_then(|f| f.parse::<f64>().ok()));
-    match (utime, stime) {
-        (Some(utime), Some(stime)) => Ok((utime + stime) / 100.0),
-        _ => bail!("fields 14 and 15 of {stat:?} are not numbers"),
-    }
-}
-
-/// Returns the peak resident memory in MiB.
-fn rss_mib(peer: &Child) -> anyhow::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", peer.id()))?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).context("VmHWM of proc(5)")?;
-    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib / 1024.0)
 }

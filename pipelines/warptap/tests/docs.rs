@@ -63,3 +63,23 @@ fn the_reference_is_current() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(written == docs::components(), "docs/components.md is stale: run cargo xtask docs");
 }
+
+/// Returns the text of the code block after a line of a page.
+fn block<'a>(page: &'a str, line: &str) -> &'a str {
+    let rest = page.split_once(line).unwrap_or_else(|| panic!("{line}")).1;
+    let rest = rest.split_once("```").unwrap().1.split_once('\n').unwrap().1;
+    rest.split_once("```").unwrap().0
+}
+
+#[test]
+fn the_worked_example_of_a_migration_is_what_the_command_prints() {
+    let page = include_str!("../../../docs/migration.md");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("node.yaml"), block(page, "The node's configuration, `node.yaml`:"))
+        .unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warptap"));
+    let output =
+        command.args(["migrate", "node.yaml"]).env("TOKEN", "x").current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), block(page, "`warptap migrate node.yaml` prints:"));
+}

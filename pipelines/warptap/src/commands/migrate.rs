@@ -18,8 +18,7 @@ pub fn run(args: &MigrateArgs, environment: &dyn Environment, out: &mut dyn Writ
     let loaded = load(sources, environment).map_err(super::refused)?;
     let migration = Migration::of(&loaded, FACTORIES).map_err(super::refused)?;
     let mut lines: Vec<(Position, String)> = migration.components(&loaded, line);
-    lines
-        .extend(migration.differences.iter().map(|p| (p.position.clone(), format!("differs: {}", about(p)))));
+    lines.extend(migration.notes.iter().map(|p| (p.position.clone(), format!("note: {}", about(p)))));
     lines.extend(migration.problems.iter().map(|p| (p.position.clone(), format!("refused: {}", about(p)))));
     lines.sort_by_key(|(position, _)| (position.source.clone(), position.line, position.column));
     for (position, text) in &lines {

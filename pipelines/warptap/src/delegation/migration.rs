@@ -15,8 +15,10 @@ pub struct Migration {
     /// The Collector that runs what is delegated, if the user names one.
     program: Option<Program>,
     counts: [usize; 2],
-    /// What this collector does in another way, or ignores.
-    pub differences: Vec<Problem>,
+    /// The smallest distribution with everything that is delegated.
+    distribution: &'static str,
+    /// What this collector does in another way, ignores, or warns about.
+    pub notes: Vec<Problem>,
     /// What prevents a start.
     pub problems: Vec<Problem>,
 }
@@ -38,10 +40,20 @@ impl Migration {
             None => distribution(kind, name).is_some(),
         };
         let chosen = choose(&sections, |kind, name| factories.has(kind, name), is_in_child);
-        let delegated = sections.components.iter().filter(|c| chosen.is_delegated(c.kind, &c.id)).count();
-        let counts = [sections.components.len() - delegated, delegated];
-        let mut migration =
-            Migration { chosen, program, counts, differences: loaded.warnings.clone(), problems: Vec::new() };
+        let is_delegated = |c: &&Configured<'_>| chosen.is_delegated(c.kind, &c.id);
+        let delegated: Vec<_> = sections.components.iter().filter(is_delegated).collect();
+        let counts = [sections.components.len() - delegated.len(), delegated.len()];
+        let needed = delegated.iter().filter_map(|c| distribution(c.kind, c.id.kind()));
+        // Each distribution contains those with shorter names.
+        let distribution = needed.max_by_key(|name| name.len()).unwrap_or_default();
+        let mut migration = Migration {
+            chosen,
+            program,
+            counts,
+            distribution,
+            notes: loaded.warnings.clone(),
+            problems: Vec::new(),
+        };
         if let Err(error) = migration.check(loaded, &sections, factories) {
             migration.problems.extend(error.into_problems());
         }
@@ -62,7 +74,7 @@ impl Migration {
         let mut own = Loaded { root: split.native, warnings: Vec::new(), ..loaded.clone() };
         own.bridge = None;
         match prepare::plan(&own, factories) {
-            Ok(built) => self.differences.extend(built.plan.warnings),
+            Ok(built) => self.notes.extend(built.plan.warnings),
             Err(error) => self.problems.extend(error.into_problems()),
         }
         if let Some(program) = self.program.as_ref().filter(|_| !self.chosen.is_empty()) {
@@ -99,9 +111,9 @@ impl Migration {
     pub fn summary(&self) -> String {
         let [own, delegated] = self.counts;
         let how = match (&self.program, delegated) {
-            (_, 0) => "no other Collector is needed",
-            (Some(_), _) => "run it with the same --collector",
-            (None, _) => "run it with --collector PATH, the path of such a Collector",
+            (_, 0) => "no other Collector is needed".to_owned(),
+            (Some(_), _) => "run it with the same --collector".to_owned(),
+            (None, _) => format!("run it with --collector PATH, the path of {}", self.distribution),
         };
         format!("{own} components run in warptap, {delegated} are delegated: {how}")
     }
