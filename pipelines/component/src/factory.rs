@@ -97,6 +97,15 @@ pub trait Extension: Send {
 
 /// The sink end of pipelines. One instance serves every signal it is used for.
 pub trait Exporter: Send {
+    /// Checks that its settings suffice for pipelines of a signal, such as that there is an endpoint for it.
+    ///
+    /// # Errors
+    ///
+    /// The reason, which is a problem of the configuration.
+    fn accepts(&self, _signal: Signal) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Opens the destination. On `stop` queued data is sent or counted as dropped, then the future completes.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ use serde_json::json;
 
 use crate::config::{CollectorConfig, ComponentKind, Loaded};
 use crate::graph::{Factories, StartError};
+use crate::prepare;
+use split::Split;
 
 pub use choose::{Chosen, choose};
 pub use directory::Directory;
@@ -55,40 +57,69 @@ impl Delegation {
     }
 }
 
-/// Divides a configuration that has components which only a Collector has, if the user names one. Returns the names of the
-/// components that are delegated.
+/// Divides a configuration that has components which only a Collector has, if the user names one.
+///
+/// A component that this collector refuses with settings that the Collector accepts, such as a key that does not exist here, is delegated,
+/// too.
 ///
 /// # Errors
 /// The Collector cannot be run, or it refuses its part: problems have the positions of the user's configuration.
-pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<Vec<String>, ConfigError> {
+pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<(), ConfigError> {
     let seen = Seen::default();
     let sections = loaded.sections(&seen);
     let settings = sections.service.collector.clone();
-    let Some(program) = program::wanted(&loaded.delegation, &settings) else { return Ok(Vec::new()) };
-    let whole = |message: String| Problem::new(Position::unknown(), "service::collector::path", message);
+    let Some(program) = program::wanted(&loaded.delegation, &settings) else { return Ok(()) };
     let program = program.and_then(|path| Program::open(&path)).map_err(whole)?;
-    let chosen =
-        choose(&sections, |kind, name| factories.has(kind, name), |kind, name| program.has(kind, name));
-    if chosen.is_empty() {
-        return Ok(Vec::new());
-    }
     // What is wrong across components is reported by the checks of the whole configuration.
     ConfigError::unless_empty(sections.problems.clone())?;
-    let places = split::Places {
-        directory: &loaded.delegation.directory,
-        exporter: program.otlp_exporter(),
-        has_setter: program.has(ComponentKind::Extension, metadata::SETTER),
+    let places = split::Places::of(&loaded.delegation.directory, Some(&program));
+    let refused = prepare::refused(&sections, factories);
+    let lacks = |kind, name: &str| !factories.has(kind, name);
+    let divide = |also: &[Refused]| -> Result<Option<(Split, String)>, ConfigError> {
+        let is_refused = |kind, id: &ComponentId| also.iter().any(|r| (r.kind, &r.id) == (kind, id));
+        let lacks = |kind, id: &ComponentId| lacks(kind, id.kind()) || is_refused(kind, id);
+        let chosen = choose(&sections, lacks, |kind, name| program.has(kind, name));
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let split = split::split(&loaded.root, &sections, &chosen, &places);
+        let text = text::of(&split.child)?;
+        let said = program.validate(&text).map_err(whole)?;
+        ConfigError::unless_empty(messages::problems(&said, &split.child, program.path()))?;
+        Ok(Some((split, text)))
     };
-    let split = split::split(&loaded.root, &sections, &chosen, &places);
-    let text = text::of(&split.child)?;
-    let refused = program.validate(&text).map_err(whole)?;
-    ConfigError::unless_empty(messages::problems(&refused, &split.child, program.path()))?;
-    let names = chosen.names();
+    let with_refused = if refused.is_empty() { None } else { divide(&refused).ok().flatten() };
+    let warnings = with_refused.iter().flat_map(|_| refused.iter().map(Refused::warning)).collect::<Vec<_>>();
+    let divided = if with_refused.is_some() { with_refused } else { divide(&[])? };
+    let Some((split, text)) = divided else { return Ok(()) };
+    let section = section(&program, &loaded.delegation.directory, text, &settings);
     loaded.warnings.extend(split.warnings);
+    loaded.warnings.extend(warnings);
     loaded.root = split.native;
-    add_child(&mut loaded.root, &section(&program, &loaded.delegation.directory, text, &settings));
+    add_child(&mut loaded.root, &section);
     loaded.bridge = Some(split.bridge);
-    Ok(names)
+    Ok(())
+}
+
+fn whole(message: String) -> Problem {
+    Problem::new(Position::unknown(), "service::collector::path", message)
+}
+
+/// A component of this binary that refuses its settings.
+pub struct Refused {
+    /// The kind of the component.
+    pub kind: ComponentKind,
+    /// The id of the component.
+    pub id: ComponentId,
+    /// What is wrong with the settings here.
+    pub problem: Problem,
+}
+
+impl Refused {
+    fn warning(&self) -> Problem {
+        let message = format!("runs in the Collector, since warptap refuses it: {}", self.problem.message);
+        Problem { message, ..self.problem.clone() }
+    }
 }
 
 /// Makes the directory of the sockets if a configuration has delegated components. The receivers in it start before the child.

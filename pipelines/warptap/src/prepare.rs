@@ -4,8 +4,8 @@
 use config::{ConfigError, Problem, Seen};
 
 use crate::config::telemetry::TelemetryConfig;
-use crate::config::{Environment, Loaded, Sources, load};
-use crate::delegation::{self, delegate};
+use crate::config::{Configured, Environment, Loaded, Sections, Sources, load};
+use crate::delegation::{self, Refused, delegate};
 use crate::graph::{Factories, Plan};
 use crate::privileges::Privileges;
 
@@ -64,6 +64,16 @@ pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigEr
     };
     let privileges = Privileges { components, keep };
     Ok(Built { plan, telemetry: sections.service.telemetry, privileges })
+}
+
+/// Returns the components of this binary that refuse their settings, each with its first problem.
+pub fn refused(sections: &Sections<'_>, factories: Factories<'_>) -> Vec<Refused> {
+    let refused = |configured: &Configured<'_>| {
+        let error = factories.check(configured, VERSION)?;
+        let problem = error.into_problems().into_iter().next()?;
+        Some(Refused { kind: configured.kind, id: configured.id.clone(), problem })
+    };
+    sections.components.iter().filter_map(refused).collect()
 }
 
 /// The version of this binary.

@@ -143,6 +143,13 @@ fn connections(config: &HttpClientConfig) -> Connections {
 }
 
 impl Exporter for OtlpHttp {
+    fn accepts(&self, signal: Signal) -> Result<(), String> {
+        match &self.uris[signal as usize] {
+            Some(_) => Ok(()),
+            None => Err(format!("either endpoint or {}_endpoint must be specified", signal.name())),
+        }
+    }
+
     fn start(
         self: Box<Self>,
         host: &Host,

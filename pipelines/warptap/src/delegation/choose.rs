@@ -37,15 +37,15 @@ impl Chosen {
     }
 }
 
-/// Chooses the components that this binary does not have and the child has; then those that use a delegated extension, since an
+/// Chooses the components that this collector lacks and the child has; then those that use a delegated extension, since an
 /// extension serves the components of its own process; then the extensions that delegated components use.
 pub fn choose(
     sections: &Sections<'_>,
-    is_own: impl Fn(ComponentKind, &str) -> bool,
+    lacks: impl Fn(ComponentKind, &ComponentId) -> bool,
     is_in_child: impl Fn(ComponentKind, &str) -> bool,
 ) -> Chosen {
     let can = |c: &&Configured<'_>| is_in_child(c.kind, c.id.kind());
-    let lacking = sections.components.iter().filter(|c| !is_own(c.kind, c.id.kind())).filter(can);
+    let lacking = sections.components.iter().filter(|c| lacks(c.kind, &c.id)).filter(can);
     let mut delegated: BTreeSet<_> = lacking.map(|c| (c.kind, c.id.clone())).collect();
     loop {
         let joins = |c: &&Configured<'_>| {
@@ -92,7 +92,7 @@ mod tests {
     fn chosen(components: &str) -> String {
         let root = tree(&format!("{components}service: {{}}\n"));
         let sections = Sections::read(&root);
-        let chosen = choose(&sections, |_, name| !name.starts_with("go"), |_, name| name != "go_not");
+        let chosen = choose(&sections, |_, id| id.kind().starts_with("go"), |_, name| name != "go_not");
         let shared: Vec<String> = chosen.shared.iter().map(ToString::to_string).collect();
         format!("{}|{}", chosen.names().join(" "), shared.join(" "))
     }

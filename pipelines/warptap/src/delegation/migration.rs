@@ -1,5 +1,6 @@
 //! What would become of a configuration, without running it.
 
+use component::ComponentId;
 use config::{ConfigError, Position, Problem, Seen};
 
 use super::choose::{Chosen, choose};
@@ -39,7 +40,12 @@ impl Migration {
             Some(program) => program.has(kind, name),
             None => distribution(kind, name).is_some(),
         };
-        let chosen = choose(&sections, |kind, name| factories.has(kind, name), is_in_child);
+        let refused = prepare::refused(&sections, factories);
+        let is_refused = |kind, id: &ComponentId| refused.iter().any(|r| (r.kind, &r.id) == (kind, id));
+        let lacks = |kind, id: &ComponentId| {
+            !factories.has(kind, id.kind()) || (program.is_some() && is_refused(kind, id))
+        };
+        let chosen = choose(&sections, lacks, is_in_child);
         let is_delegated = |c: &&Configured<'_>| chosen.is_delegated(c.kind, &c.id);
         let delegated: Vec<_> = sections.components.iter().filter(is_delegated).collect();
         let counts = [sections.components.len() - delegated.len(), delegated.len()];
@@ -68,8 +74,7 @@ impl Migration {
         factories: Factories<'_>,
     ) -> Result<(), ConfigError> {
         ConfigError::unless_empty(sections.problems.clone())?;
-        let exporter = self.program.as_ref().map_or("otlp_grpc", Program::otlp_exporter);
-        let places = split::Places { directory: &loaded.delegation.directory, exporter, has_setter: false };
+        let places = split::Places::of(&loaded.delegation.directory, self.program.as_ref());
         let split = split::split(&loaded.root, sections, &self.chosen, &places);
         let mut own = Loaded { root: split.native, warnings: Vec::new(), ..loaded.clone() };
         own.bridge = None;

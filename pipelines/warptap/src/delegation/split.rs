@@ -12,6 +12,7 @@ use config::{Entry, Node, Position, Problem, Value};
 use serde_json::json;
 
 use super::choose::Chosen;
+use super::program::Program;
 use super::{child_id, crossing, directory, metadata};
 use crate::config::{ComponentKind, Configured, Pipeline, PipelineId, Sections};
 use crate::graph::Bridge;
@@ -36,6 +37,18 @@ pub(super) struct Places<'a> {
     pub(super) exporter: &'static str,
     /// Whether the child has the extension that sets headers.
     pub(super) has_setter: bool,
+}
+
+impl<'a> Places<'a> {
+    /// Returns the places in a directory, and those that a Collector has; without one, those of the latest.
+    pub(super) fn of(directory: &'a Path, program: Option<&Program>) -> Self {
+        let has_setter = |p: &Program| p.has(ComponentKind::Extension, metadata::SETTER);
+        Places {
+            directory,
+            exporter: program.map_or("otlp_grpc", Program::otlp_exporter),
+            has_setter: program.is_none_or(has_setter),
+        }
+    }
 }
 
 /// One of the two processes.
@@ -106,6 +119,9 @@ pub(super) fn split(root: &Node, sections: &Sections<'_>, chosen: &Chosen, place
     let mut divider = Divider { chosen, sections, places, passes_headers, parts: BySide::default(), bridge };
     for pipeline in &sections.service.pipelines {
         divider.divide(pipeline);
+    }
+    if divider.parts[Side::Child].pipelines.is_empty() {
+        divider.add_idle_pipeline();
     }
     let Divider { parts: BySide([native, child]), bridge, passes_headers, .. } = divider;
     let (mut native, mut child) =
@@ -210,6 +226,20 @@ impl Divider<'_> {
         self.parts[from.other()].crossings.push(arriving);
         let [exporter, receiver] = names;
         (exporter, receiver)
+    }
+
+    /// Adds a pipeline without data to a child that has extensions only, since a Collector must have one.
+    fn add_idle_pipeline(&mut self) {
+        let id = |kind: &str| ComponentId::parse(&format!("{kind}/{DELEGATED}/idle")).expect("an id");
+        let (exporter, receiver) = (id(self.places.exporter), id("otlp"));
+        let socket = self.places.directory.join(format!("{}idle.sock", directory::TO_CHILD));
+        let lists = [("receivers", &receiver), ("exporters", &exporter)];
+        let entries =
+            lists.map(|(key, id)| entry(key.to_owned(), sequence(vec![name(id, Position::unknown())])));
+        let part = &mut self.parts[Side::Child];
+        part.crossings.push((ComponentKind::Receiver, receiver, crossing::receiver(&socket)));
+        part.crossings.push((ComponentKind::Exporter, exporter, crossing::child_exporter(&socket, None)));
+        part.pipelines.push(entry(format!("traces/{DELEGATED}"), mapping(entries.into())));
     }
 
     /// Adds a part of a pipeline to one side.
@@ -346,7 +376,10 @@ fn telemetry(root: &Node) -> Node {
     }));
     // Readers that push send the metrics of the child to the same place. Those that are asked are ours.
     let pushing = match user("metrics", "readers").map(|readers| readers.value) {
-        Some(Value::Sequence(all)) => all.into_iter().filter(|r| r.get("periodic").is_some()).collect(),
+        Some(Value::Sequence(all)) => {
+            let all = all.into_iter().filter(|reader| reader.get("periodic").is_some());
+            all.map(with_listed_headers).collect()
+        }
         _ => Vec::new(),
     };
     let mut own_metrics = mapping(vec![entry(
@@ -360,6 +393,22 @@ fn telemetry(root: &Node) -> Node {
         *value(&mut own_metrics, "level") = level;
     }
     mapping(vec![entry("logs".to_owned(), logs), entry("metrics".to_owned(), own_metrics)])
+}
+
+/// Returns a reader whose headers are a list, as in the other reader: the Collector reads all of them in one of two versions of the format.
+fn with_listed_headers(mut reader: Node) -> Node {
+    let path = ["periodic", "exporter", "otlp", "headers"];
+    let exists = path.iter().try_fold(&reader, |node, key| node.get(key)).is_some();
+    let headers = exists.then(|| path.iter().fold(&mut reader, |node, key| value(node, key)));
+    if let Some(Node { value: headers @ Value::Mapping(_), .. }) = headers {
+        let Value::Mapping(entries) = std::mem::replace(headers, Value::Null) else { return reader };
+        let item = |e: Entry| {
+            let name = Node::new(Value::String(e.key), e.position);
+            mapping(vec![entry("name".to_owned(), name), entry("value".to_owned(), e.value)])
+        };
+        *headers = Value::Sequence(entries.into_iter().map(item).collect());
+    }
+    reader
 }
 
 /// Returns the entries of a mapping in `node`, which is made if it is missing.

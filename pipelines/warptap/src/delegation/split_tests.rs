@@ -9,7 +9,7 @@ fn divide(yaml: &str) -> Split {
     let root = tree(yaml);
     let sections = Sections::read(&root);
     assert_eq!(sections.problems, [], "{yaml}");
-    let chosen = choose(&sections, |_, name| !name.starts_with("go"), |_, _| true);
+    let chosen = choose(&sections, |_, id| id.kind().starts_with("go"), |_, _| true);
     let places = Places { directory: Path::new("/d"), exporter: "otlp_grpc", has_setter: true };
     split(&root, &sections, &chosen, &places)
 }
@@ -52,7 +52,7 @@ fn check(receivers: &str, processors: &str, exporters: &str, native: &[&str], ch
 
 #[test]
 fn pipelines_are_cut_where_the_next_component_is_on_the_other_side() {
-    check("own", "own", "own", &["traces: own > own > own"], &[]);
+    check("own", "own", "own", &["traces: own > own > own"], &["traces/delegated: <idle> >  > <idle>"]);
     check("go", "go", "go", &[], &["traces: go > go > go"]);
     check("own", "own", "go", &["traces: own > own > <traces/1>"], &["traces: <traces/1> >  > go"]);
     check("go", "own", "own", &["traces: <traces/1> > own > own"], &["traces: go >  > <traces/1>"]);
@@ -142,4 +142,15 @@ fn headers_that_components_read_cross_by_name() {
         let setter = root.get("extensions").unwrap().get("headers_setter/delegated").unwrap();
         assert_eq!(flow(setter), "{headers: [{from_context: \"tenant\", key: \"tenant\"}]}");
     }
+}
+
+#[test]
+fn a_child_without_pipelines_of_the_user_has_an_idle_one() {
+    let split = divide(
+        "receivers: {own: }\nexporters: {own: }\nextensions: {go: }\n\
+         service: {extensions: [go], pipelines: {logs: {receivers: [own], exporters: [own]}}}\n",
+    );
+    assert_eq!(pipelines(&split.child), ["traces/delegated: <idle> >  > <idle>"]);
+    assert_eq!(pipelines(&split.native), ["logs: own >  > own"]);
+    assert_eq!(split.bridge.inputs.len() + split.bridge.outputs.len(), 0);
 }

@@ -1,6 +1,6 @@
 //! A configuration with every component built: looked up by type, decoded and validated, but not started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use component::status::PipelineInfo;
 use component::{
@@ -75,6 +75,29 @@ impl Factories<'_> {
     }
 }
 
+impl Factories<'_> {
+    /// Returns what a component of this binary says against its settings; none if it accepts them, or if there is no such component.
+    pub fn check(&self, configured: &Configured<'_>, version: &'static str) -> Option<ConfigError> {
+        match configured.kind {
+            ComponentKind::Connector => refusal(self.connectors, configured, version),
+            ComponentKind::Exporter => refusal(self.exporters, configured, version),
+            ComponentKind::Extension => refusal(self.extensions, configured, version),
+            ComponentKind::Processor => refusal(self.processors, configured, version),
+            ComponentKind::Receiver => refusal(self.receivers, configured, version),
+        }
+    }
+}
+
+fn refusal<T: ?Sized>(
+    rows: &[Factory<T>],
+    configured: &Configured<'_>,
+    version: &'static str,
+) -> Option<ConfigError> {
+    let context = BuildContext { id: configured.id.clone(), version };
+    let row = find(rows, configured.id.kind())?;
+    (row.build)(&context, configured.section()).err()
+}
+
 impl Plan {
     /// Builds every configured component, including those that no pipeline uses, since their sections must be valid
     /// too. Returns all problems of the sections and of the components. Data also passes through the bridge, if there is one.
@@ -120,11 +143,13 @@ impl Builder<'_> {
     /// Collects the problems of each component, and of the signals it is used for.
     fn validate(&mut self) {
         let rows = self.factories;
-        self.validate_all(ComponentKind::Extension, rows.extensions);
-        self.validate_all(ComponentKind::Connector, rows.connectors);
-        self.validate_all(ComponentKind::Exporter, rows.exporters);
-        self.validate_all(ComponentKind::Processor, rows.processors);
-        self.validate_all(ComponentKind::Receiver, rows.receivers);
+        self.validate_all(ComponentKind::Extension, rows.extensions, |_, _| Ok(()));
+        self.validate_all(ComponentKind::Connector, rows.connectors, |_, _| Ok(()));
+        self.validate_all(ComponentKind::Exporter, rows.exporters, |exporter, signal| {
+            exporter.accepts(signal)
+        });
+        self.validate_all(ComponentKind::Processor, rows.processors, |_, _| Ok(()));
+        self.validate_all(ComponentKind::Receiver, rows.receivers, |_, _| Ok(()));
         for pipeline in &self.sections.service.pipelines {
             self.check_signal(pipeline, ComponentKind::Receiver, rows.receivers);
             self.check_signal(pipeline, ComponentKind::Processor, rows.processors);
@@ -132,7 +157,13 @@ impl Builder<'_> {
         }
     }
 
-    fn validate_all<T: ?Sized>(&mut self, kind: ComponentKind, rows: &[Factory<T>]) {
+    /// Builds the components of a kind, and asks those that are built whether they accept the signals of their pipelines.
+    fn validate_all<T: ?Sized>(
+        &mut self,
+        kind: ComponentKind,
+        rows: &[Factory<T>],
+        accepts: impl Fn(&T, Signal) -> Result<(), String>,
+    ) {
         for configured in self.sections.of(kind) {
             let Some(row) = find(rows, configured.id.kind()) else {
                 self.problems.push(unknown_type(configured, rows));
@@ -142,10 +173,22 @@ impl Builder<'_> {
                 let message = format!("{:?} is a deprecated name of {:?}", configured.id.kind(), row.kind);
                 self.warnings.push(configured.problem(message));
             }
-            if let Err(error) = (row.build)(&self.context(&configured.id), configured.section()) {
-                self.problems.extend(error.into_problems());
+            match (row.build)(&self.context(&configured.id), configured.section()) {
+                Ok(component) => {
+                    let refused =
+                        self.signals(configured).into_iter().filter_map(|s| accepts(&component, s).err());
+                    let refused: Vec<Problem> = refused.map(|reason| configured.problem(reason)).collect();
+                    self.problems.extend(refused);
+                }
+                Err(error) => self.problems.extend(error.into_problems()),
             }
         }
+    }
+
+    /// Returns the signals of the pipelines that list a component.
+    fn signals(&self, configured: &Configured<'_>) -> BTreeSet<Signal> {
+        let lists = |p: &&Pipeline| p.references(configured.kind).iter().any(|r| r.id == configured.id);
+        self.sections.service.pipelines.iter().filter(lists).map(|p| p.id.signal).collect()
     }
 
     fn context(&self, id: &ComponentId) -> BuildContext {
