@@ -4,8 +4,9 @@
 //! attributes are merged in the order of `detectors`, of which the first has precedence, and added to every
 //! resource. Data waits for the first detection. A failed detector is logged and does not stop data.
 //!
-//! `config` is the configuration; each detector is a module: `env`, `system`, `docker`, `kubernetes`.
+//! `config` is the configuration; each detector is a module: `env`, `system`, `docker`, `kubernetes`; cloud platforms are rows of `cloud`.
 
+mod cloud;
 mod config;
 mod docker;
 mod env;

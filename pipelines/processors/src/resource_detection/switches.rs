@@ -43,6 +43,11 @@ impl Switches {
         enabled.unwrap_or_else(|| defaults.iter().any(|(known, is_on)| *known == name && *is_on))
     }
 
+    /// Returns these switches, or others if there are none.
+    pub(super) fn or(self, others: Switches) -> Self {
+        if self.0.is_empty() { others } else { self }
+    }
+
     /// Adds a problem for each name that the detector of this section does not have.
     pub(super) fn check(&self, section: &str, defaults: &[Default], problems: &mut Problems<'_>) {
         for name in self.0.keys().filter(|name| !defaults.iter().any(|(known, _)| known == name)) {

@@ -134,13 +134,23 @@ fn wrong_settings_are_refused() {
         ),
         (
             r#"{"detectors": [], "system": {"hostname_sources": ["os"], "resource_attributes": {"host.id": {"enabled": true}}},
-                "ec2": {"tags": ["^a"]}, "gcp": null}"#,
+                "ec2": {"tags": ["^a"]}, "eks": {"x": 1}, "gcp": null}"#,
             "",
         ),
         (
-            r#"{"detectors": ["env", "ec2"]}"#,
-            "x::detectors[1]: invalid detector key: \"ec2\": expected one of docker, env, k8s_api, k8snode, \
-             kubernetes_node, system",
+            r#"{"detectors": ["env", "eks"]}"#,
+            "x::detectors[1]: invalid detector key: \"eks\": expected one of aks, azure, docker, dynatrace, ec2, ecs, \
+             elastic_beanstalk, env, gcp, heroku, k8s_api, k8snode, lambda, system",
+        ),
+        (r#"{"detectors": ["ec2", "gcp", "azure"], "ec2": {"tags": ["^a"], "tags_from_imds": true}}"#, ""),
+        (
+            r#"{"detectors": ["ec2"], "ec2": {"tags": ["^a"]}}"#,
+            "x::ec2::tags: tags are read from the metadata server only",
+        ),
+        (r#"{"detectors": ["azure"], "azure": {"tags": ["("]}}"#, "x::azure::tags[0]: regex parse error"),
+        (
+            r#"{"ec2": {"resource_attributes": {"host.ip": {"enabled": true}}}}"#,
+            "x::ec2::resource_attributes::host.ip: unknown resource attribute",
         ),
         (
             r#"{"system": {"hostname_sources": ["nis"]}}"#,
