@@ -65,6 +65,23 @@ pub(super) struct Pass {
     readings: RefCell<Readings>,
 }
 
+/// Keys that the Collector had once: the beginning of the path of their section, their name, and what to do instead.
+const REMOVED: [(&str, &str, &str); 3] = [
+    (
+        "service::telemetry::metrics",
+        "address",
+        "write readers: [{pull: {exporter: {prometheus: {host: localhost, port: 8888}}}}]",
+    ),
+    ("processors::memory_limiter", "ballast_size_mib", "delete it, the memory ballast is gone"),
+    ("exporters::", "num_workers", "write sending_queue: {num_consumers: N}"),
+];
+
+/// Returns a key that was removed, and what to do instead.
+fn removed(path: &str, key: &str) -> Option<(&'static str, &'static str)> {
+    let row = REMOVED.iter().find(|(section, name, _)| path.starts_with(section) && *name == key);
+    row.map(|(_, name, advice)| (*name, *advice))
+}
+
 impl Pass {
     /// Returns whether an earlier pass failed at `node`.
     pub(super) fn skips(&self, node: &Node) -> bool {
@@ -80,7 +97,9 @@ impl Pass {
         let mut names: Vec<&str> = keys.iter().map(|e| e.key.as_str()).collect();
         names.sort_unstable();
         let free = || known.iter().copied().filter(|name| node.get(name).is_none());
-        let message = format!("has invalid keys: {}", names.join(", "));
+        let advice = names.iter().filter_map(|name| removed(&path.to_string(), name));
+        let advice: String = advice.map(|(key, advice)| format!(" ({key} was removed: {advice})")).collect();
+        let message = format!("has invalid keys: {}{advice}", names.join(", "));
         let mut problem = Problem::new(first.position.clone(), path.to_string(), message);
         problem.nearest = names.iter().filter_map(|name| nearest(name, free())).map(str::to_owned).collect();
         self.problems.borrow_mut().push(problem);

@@ -211,6 +211,16 @@ fn unknown_keys_of_one_mapping_are_reported_together() {
 }
 
 #[test]
+fn keys_that_the_collector_had_once_are_explained() {
+    refuse(
+        r#"{"num_workers": 4}"#,
+        &[
+            "exporters::x: has invalid keys: num_workers (num_workers was removed: write sending_queue: {num_consumers: N})",
+        ],
+    );
+}
+
+#[test]
 fn every_problem_is_reported_at_once() {
     refuse(
         r#"{"insecure": 1, "limit": null, "actions": [{"key": 1}, {"value": 2}, {"key": "k", "valeu": 3}],

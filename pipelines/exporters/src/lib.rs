@@ -10,6 +10,7 @@ pub mod nop;
 mod otlp;
 pub mod otlp_grpc;
 pub mod otlp_http;
+mod unusable;
 
 /// The exporters, sorted by type.
 pub const EXPORTERS: &[component::ExporterFactory] =

@@ -14,7 +14,7 @@ use crate::change;
 pub const FACTORY: ProcessorFactory = ProcessorFactory {
     kind: "resource",
     aliases: &[],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Beta,
     about: "Adds, changes or deletes attributes of the resource.",
     example: "\

@@ -64,7 +64,8 @@ config::section! {
 impl FileStorageConfig {
     fn check(&self, problems: &mut Problems<'_>) {
         let compaction = &self.compaction;
-        problems.require(!self.directory.as_os_str().is_empty(), "directory", "directory must not be empty");
+        let is_named = !self.directory.as_os_str().is_empty();
+        problems.require(is_named, "directory", "directory must not be empty");
         problems.require(
             !compaction.on_rebound || !compaction.check_interval.is_zero(),
             "compaction::check_interval",
@@ -72,6 +73,9 @@ impl FileStorageConfig {
         );
         if self.create_directory {
             let _ = self.mode().map_err(|e| problems.add("directory_permissions", e));
+        } else if is_named && let Err(error) = exists(&self.directory) {
+            // As in the Collector: what the start would find is found by `validate`.
+            problems.add("directory", error);
         }
     }
 
@@ -135,6 +139,12 @@ fn prepare(directory: &Path, mode: Option<u32>) -> Result<(), String> {
         let made = DirBuilder::new().recursive(true).mode(mode).create(directory);
         made.map_err(|e| format!("cannot create the directory {shown}: {e}"))?;
     }
+    exists(directory)
+}
+
+/// Returns an error message if there is no such directory.
+fn exists(directory: &Path) -> Result<(), String> {
+    let shown = directory.display();
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(format!("{shown} is not a directory")),

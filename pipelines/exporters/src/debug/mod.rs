@@ -25,7 +25,7 @@ use queue::{ExporterMetrics, QueueConfig, Stages};
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "debug",
     aliases: &[],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Alpha,
     about: "Prints what comes, in three degrees of detail.",
     example: "\

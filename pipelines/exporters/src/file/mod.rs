@@ -34,7 +34,7 @@ use target::{Opener, Target};
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "file",
     aliases: &[],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Alpha,
     about: "Writes OTLP to a file, which it can rotate and compress.",
     example: "\

@@ -31,6 +31,7 @@ use transport::tls::{ClientTls, ClientTlsConfig};
 pub use self::config::{KeepaliveConfig, OtlpGrpcConfig};
 
 use crate::otlp::Signer;
+use crate::unusable::Unusable;
 use balancer::Balancer;
 use sender::Sender;
 
@@ -75,7 +76,11 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     let (config, mut problems) = section.read::<OtlpGrpcConfig>();
     config.check(&mut problems);
     let mut headers = config.request_headers(context.version, &mut problems);
-    let endpoint = problems.take("endpoint", GrpcEndpoint::parse(&config.endpoint));
+    let endpoint = match GrpcEndpoint::parse(&config.endpoint) {
+        Err(reason) if has_port(&config.endpoint) => Ok(Err(reason)),
+        parsed => parsed.map(Ok),
+    };
+    let endpoint = problems.take("endpoint", endpoint);
     let compression = problems.take("compression", grpc::compression(config.compression));
     if config.authority.parse::<http::uri::Authority>().is_err() && !config.authority.is_empty() {
         problems.add("authority", format!("{:?} is not a host and port", config.authority));
@@ -84,6 +89,17 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
     let (Some(endpoint), Some(compression)) = (endpoint, compression) else { return Err(problems.into()) };
     problems.finish()?;
+    let stages = Stages {
+        queue: config.sending_queue.into_inner(),
+        retry: Some(config.retry_on_failure).filter(|r| r.enabled),
+    };
+    let endpoint = match endpoint {
+        Ok(endpoint) => endpoint,
+        Err(reason) => {
+            section.warn("endpoint", format!("no data can be exported: {reason}"));
+            return Ok(Box::new(Unusable { id: context.id.clone(), reason, stages }));
+        }
+    };
     if let Some(name) = grpc::name(compression) {
         headers.insert(grpc::ENCODING, HeaderValue::from_static(name));
     }
@@ -101,11 +117,15 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
         keep_alive: config.keepalive.get().map(keep_alive),
         tls: config.tls,
         authenticator,
-        stages: Stages {
-            queue: config.sending_queue.into_inner(),
-            retry: Some(config.retry_on_failure).filter(|r| r.enabled),
-        },
+        stages,
     }))
+}
+
+/// Returns whether an endpoint has a host and a port by their form, which is all that the Collector checks: the rest fails when
+/// it connects.
+fn has_port(endpoint: &str) -> bool {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    split_host_port(rest).is_ok_and(|(host, _)| !host.is_empty())
 }
 
 /// Returns the endpoint as the Collector's metrics show it: only one without a scheme is split.

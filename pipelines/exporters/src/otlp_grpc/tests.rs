@@ -189,6 +189,8 @@ fn factory_describes_the_exporter() {
 fn inconsistent_settings_are_refused() {
     for (json, want) in [
         (r#"{"endpoint": "h:1"}"#, vec![]),
+        (r#"{"endpoint": "<your-endpoint>:4317"}"#, vec![]),
+        (r#"{"endpoint": "<your-endpoint>"}"#, vec!["missing port in address"]),
         (r#"{"endpoint": "h:1", "sending_queue": null, "retry_on_failure": null}"#, vec![]),
         ("{}", vec![r#"x::endpoint: requires a non-empty "endpoint""#]),
         (r#"{"endpoint": "h:1", "timeout": "5"}"#, vec!["missing unit in duration"]),

@@ -55,8 +55,11 @@ impl OtlpHttpConfig {
         Middleware::refuse(&self.client.middlewares, "middlewares", problems);
     }
 
-    /// Returns the URI of each signal, in the order of [`Signal::ALL`].
-    pub(super) fn uris(&self, problems: &mut Problems<'_>) -> [Option<Uri>; Signal::ALL.len()] {
+    /// Returns the URI of each signal, in the order of [`Signal::ALL`], or what is wrong with an endpoint that no request can be sent to.
+    pub(super) fn uris(
+        &self,
+        problems: &mut Problems<'_>,
+    ) -> Result<[Option<Uri>; Signal::ALL.len()], String> {
         let all = [
             &self.client.endpoint,
             &self.logs_endpoint,
@@ -68,16 +71,17 @@ impl OtlpHttpConfig {
             problems.add("", "at least one endpoint must be specified");
         }
         let base = Some(&self.client.endpoint).filter(|url| !url.is_empty());
-        let base =
-            base.filter(|url| HttpEndpoint::parse(url).map_err(|e| problems.add("endpoint", e)).is_ok());
-        Signal::ALL.map(|signal| {
-            let (key, own) = self.endpoint_of(signal);
-            match base {
+        base.map_or(Ok(()), |url| HttpEndpoint::parse(url).map(drop))?;
+        let mut uris = Signal::ALL.map(|_| None);
+        for (uri, signal) in uris.iter_mut().zip(Signal::ALL) {
+            let (_, own) = self.endpoint_of(signal);
+            *uri = match base {
                 Some(base) if own.is_empty() => HttpEndpoint::join(base, pdata::otlp::http_path(signal)).ok(),
                 None if own.is_empty() => None,
-                _ => HttpEndpoint::parse(own).map_err(|e| problems.add(key, e)).ok(),
-            }
-        })
+                _ => Some(HttpEndpoint::parse(own)?),
+            };
+        }
+        Ok(uris)
     }
 
     /// Returns the key of a signal's own endpoint, and its value.

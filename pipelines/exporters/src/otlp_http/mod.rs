@@ -28,6 +28,7 @@ use transport::tls::{ClientTls, ClientTlsConfig};
 pub use self::config::OtlpHttpConfig;
 
 use crate::otlp::Signer;
+use crate::unusable::Unusable;
 use sender::Sender;
 
 /// The row of this exporter.
@@ -104,8 +105,20 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
     let Some(proxy) = proxy else { return Err(problems.into()) };
     problems.finish()?;
+    let id = context.id.clone();
+    let stages = Stages {
+        queue: config.sending_queue.into_inner(),
+        retry: Some(config.retry_on_failure).filter(|r| r.enabled),
+    };
+    let uris = match uris {
+        Ok(uris) => uris,
+        Err(reason) => {
+            section.warn("endpoint", format!("no data can be exported: {reason}"));
+            return Ok(Box::new(Unusable { id, reason, stages }));
+        }
+    };
     Ok(Box::new(OtlpHttp {
-        id: context.id.clone(),
+        id,
         uris,
         encoding: config.encoding,
         compression: config.client.compression,
@@ -116,10 +129,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
         tls: config.client.tls,
         proxy,
         authenticator,
-        stages: Stages {
-            queue: config.sending_queue.into_inner(),
-            retry: Some(config.retry_on_failure).filter(|r| r.enabled),
-        },
+        stages,
     }))
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use config::{Node, Position, Problem, Value};
 
-use super::source::{Environment, Location, Retrieved};
+use super::source::{Environment, Location, Retrieved, is_name};
 use super::yaml::DEPTH_MAX;
 #[cfg(test)]
 use super::yaml::parse as yaml_parse;
@@ -88,6 +88,13 @@ impl Expander<'_> {
             match self.step(text, &node.position) {
                 Ok(Round::Text(next)) => text = next,
                 Ok(Round::Same(last)) => {
+                    if let Some(name) =
+                        shell_variable(&last).filter(|name| self.environment.env(name).is_some())
+                    {
+                        let message =
+                            format!("${name} is literal text: write ${{env:{name}}} for the variable");
+                        push(&mut self.findings.warnings, Problem::new(node.position.clone(), "", message));
+                    }
                     node.value = Value::String(unescape(last));
                     return;
                 }
@@ -184,6 +191,23 @@ fn find_reference(text: &str) -> Option<Range<usize>> {
         }
         start = close + 1;
     }
+}
+
+/// Returns the first variable that a shell would expand, which the Collector does not, unless its `$` is escaped.
+fn shell_variable(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            rest = after;
+            continue;
+        }
+        let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+        if is_name(name) {
+            return Some(name);
+        }
+    }
+    None
 }
 
 fn unescape(text: String) -> String {

@@ -100,6 +100,25 @@ fn an_escaped_reference_ends_the_search() {
 }
 
 #[test]
+fn references_of_a_shell_are_explained() {
+    refuse("${E:-d}", "invalid uri: \"E:-d\": write ${env:E:-d}");
+    refuse("${1:-d}", "invalid uri: \"1:-d\"");
+    for (value, warning) in [
+        ("/x/$E/y", Some("$E is literal text: write ${env:E} for the variable")),
+        ("$UNSET", None),
+        ("$$E", None),
+        ("a$1$b", None),
+        ("cost: $5", None),
+        ("x$$y$ONE", Some("$ONE is literal text: write ${env:ONE} for the variable")),
+    ] {
+        let mut root = yaml_parse(&format!("a: '{value}'"), &Arc::from("f")).unwrap();
+        let warnings: Vec<String> =
+            expand(&mut root, &environment()).warnings.into_iter().map(|w| w.message).collect();
+        assert_eq!(warnings, warning.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{value}");
+    }
+}
+
+#[test]
 fn unset_variables_have_a_default_or_are_null() {
     check("${U}", "null<>");
     check("x${U}", r#""x""#);

@@ -28,9 +28,10 @@ pub struct Gate {
 const NOTHING: &str = "Accepted for the sake of command lines that name it; changes nothing here.";
 
 /// All gates, sorted by name.
-pub static GATES: [Gate; 17] = [
+pub static GATES: [Gate; 18] = [
     alpha(MERGE_APPEND, "Joins the lists of extensions, receivers and exporters of several sources."),
     alpha("exporter.file.nativeCompression", NOTHING),
+    alpha("extension.healthcheck.useComponentStatus", NOTHING),
     alpha("filter.filterlog.useOTTLBridge", NOTHING),
     alpha("filter.filtermetric.useOTTLBridge", NOTHING),
     alpha("filter.filterspan.useOTTLBridge", NOTHING),

@@ -28,6 +28,12 @@ pub(super) struct Location {
     opaque: String,
 }
 
+/// Returns whether a text is the name of an environment variable.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(is_inner)
+}
+
 impl Location {
     /// Parses an argument of `--config`, in which a path needs no scheme.
     pub(super) fn of_argument(text: &str) -> Result<Self, String> {
@@ -41,7 +47,10 @@ impl Location {
     /// Parses the text between `${` and `}`, in which a variable needs no scheme.
     pub(super) fn of_reference(text: &str) -> Result<Self, String> {
         let location = match text.contains(':') {
-            true => Location::parse(text)?,
+            true => Location::parse(text).map_err(|wrong| match text.split_once(":-") {
+                Some((name, _)) if is_name(name) => format!("{wrong}: write ${{env:{text}}}"),
+                _ => wrong,
+            })?,
             false => Location { scheme: "env".to_owned(), opaque: text.to_owned() },
         };
         if location.opaque.contains('$') {

@@ -63,8 +63,6 @@ config::section! {
         pub(super) readers: Option<Vec<ReaderKeys>>,
         /// Changes to instruments, only at level `detailed`. Unset leaves the choice to the level.
         pub(super) views: Option<Vec<ViewKeys>>,
-        /// Address of the Prometheus endpoint.
-        address: Option<String> => unused "ignored, as by the Collector since v0.123: use readers",
     }
 
     /// An item of `metrics::readers`.
