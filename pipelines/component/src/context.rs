@@ -1,10 +1,11 @@
-//! The context of the request that data arrived in: its headers and the authenticated sender.
+//! The context of the request that data arrived in: its headers, the authenticated sender and its address.
 //!
 //! The context belongs to the task, as Go's `context.Context` belongs to the call: a receiver opens a [`scope`] around
 //! `consume`, and components called within it read it with [`current`]. A component that continues in another task, such
 //! as a queue, stores the context and opens a new scope.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::Identity;
@@ -42,6 +43,8 @@ pub struct Context {
     pub metadata: Arc<Metadata>,
     /// The sender, if the receiver authenticates it.
     pub identity: Arc<Identity>,
+    /// The address that the request came from; none for a Unix socket, and after a queue on disk.
+    pub address: Option<IpAddr>,
 }
 
 tokio::task_local! {

@@ -52,6 +52,8 @@ pub(crate) struct Source {
 /// A property of the request that the data came with.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FromContext {
+    /// The address of the sender; empty if it has none.
+    Address,
     /// An attribute of the authenticated sender.
     Auth(String),
     /// A header.
@@ -63,6 +65,7 @@ impl FromContext {
     fn value(&self) -> Option<AnyValue> {
         let context = context::current();
         match self {
+            FromContext::Address => Some(text(context.address.map(|ip| ip.to_string()).unwrap_or_default())),
             FromContext::Auth(name) => context.identity.0.get(name).cloned().map(text),
             FromContext::Metadata(name) => match context.metadata.get(name) {
                 [] => None,

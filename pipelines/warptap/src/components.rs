@@ -5,6 +5,7 @@ use component::{
 };
 
 use crate::graph::Factories;
+use crate::nop;
 
 /// The connectors of this binary.
 pub const CONNECTORS: &[ConnectorFactory] = connectors::CONNECTORS;
@@ -21,7 +22,8 @@ const GPU: ReceiverFactory =
     gpu::factory(|context, section| gpu::build(context, section, &DRIVERS, &[crate::cli::GUARD]));
 
 /// The receivers, sorted by type.
-pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, GPU, nvml::FACTORY, otlp_receiver::FACTORY];
+pub const RECEIVERS: &[ReceiverFactory] =
+    &[amdsmi::FACTORY, GPU, nop::FACTORY, nvml::FACTORY, otlp_receiver::FACTORY];
 
 /// The processors of this binary.
 pub const PROCESSORS: &[ProcessorFactory] = processors::PROCESSORS;

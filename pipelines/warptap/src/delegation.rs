@@ -28,7 +28,7 @@ use component::{ComponentId, ExtensionFactory};
 use config::{ConfigError, Entry, Node, Position, Problem, Seen, Value};
 use serde_json::json;
 
-use crate::config::{CollectorConfig, ComponentKind, Loaded};
+use crate::config::{CollectorConfig, ComponentKind, Loaded, Sections};
 use crate::graph::{Factories, StartError};
 use crate::prepare;
 use split::Split;
@@ -60,7 +60,7 @@ impl Delegation {
 /// Divides a configuration that has components which only a Collector has, if the user names one.
 ///
 /// A component that this collector refuses with settings that the Collector accepts, such as a key that does not exist here, is delegated,
-/// too.
+/// too. If the Collector refuses them as well, the problems are those of this collector.
 ///
 /// # Errors
 /// The Collector cannot be run, or it refuses its part: problems have the positions of the user's configuration.
@@ -72,33 +72,47 @@ pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<(), Con
     let program = program.and_then(|path| Program::open(&path)).map_err(whole)?;
     // What is wrong across components is reported by the checks of the whole configuration.
     ConfigError::unless_empty(sections.problems.clone())?;
-    let places = split::Places::of(&loaded.delegation.directory, Some(&program));
     let refused = prepare::refused(&sections, factories);
-    let lacks = |kind, name: &str| !factories.has(kind, name);
-    let divide = |also: &[Refused]| -> Result<Option<(Split, String)>, ConfigError> {
-        let is_refused = |kind, id: &ComponentId| also.iter().any(|r| (r.kind, &r.id) == (kind, id));
-        let lacks = |kind, id: &ComponentId| lacks(kind, id.kind()) || is_refused(kind, id);
-        let chosen = choose(&sections, lacks, |kind, name| program.has(kind, name));
-        if chosen.is_empty() {
-            return Ok(None);
-        }
-        let split = split::split(&loaded.root, &sections, &chosen, &places);
-        let text = text::of(&split.child)?;
-        let said = program.validate(&text).map_err(whole)?;
-        ConfigError::unless_empty(messages::problems(&said, &split.child, program.path()))?;
-        Ok(Some((split, text)))
+    let divider = Divider { loaded, sections: &sections, factories, program: &program };
+    let with_refused = if refused.is_empty() { None } else { divider.divide(&refused).ok().flatten() };
+    let (divided, warnings) = match with_refused {
+        Some(divided) => (Some(divided), refused.iter().map(Refused::warning).collect()),
+        None => (divider.divide(&[])?, Vec::new()),
     };
-    let with_refused = if refused.is_empty() { None } else { divide(&refused).ok().flatten() };
-    let warnings = with_refused.iter().flat_map(|_| refused.iter().map(Refused::warning)).collect::<Vec<_>>();
-    let divided = if with_refused.is_some() { with_refused } else { divide(&[])? };
     let Some((split, text)) = divided else { return Ok(()) };
     let section = section(&program, &loaded.delegation.directory, text, &settings);
-    loaded.warnings.extend(split.warnings);
-    loaded.warnings.extend(warnings);
+    loaded.warnings.extend(split.warnings.into_iter().chain(warnings));
     loaded.root = split.native;
     add_child(&mut loaded.root, &section);
     loaded.bridge = Some(split.bridge);
     Ok(())
+}
+
+struct Divider<'a> {
+    loaded: &'a Loaded,
+    sections: &'a Sections<'a>,
+    factories: Factories<'a>,
+    program: &'a Program,
+}
+
+impl Divider<'_> {
+    /// Divides the configuration, and asks the Collector about its part, whose text is returned. Returns nothing if the Collector
+    /// would have nothing to do.
+    fn divide(&self, refused: &[Refused]) -> Result<Option<(Split, String)>, ConfigError> {
+        let lacks = |kind, id: &ComponentId| {
+            !self.factories.has(kind, id.kind()) || refused.iter().any(|r| (r.kind, &r.id) == (kind, id))
+        };
+        let chosen = choose(self.sections, lacks, |kind, name| self.program.has(kind, name));
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let places = split::Places::of(&self.loaded.delegation.directory, Some(self.program));
+        let split = split::split(&self.loaded.root, self.sections, &chosen, &places);
+        let text = text::of(&split.child)?;
+        let said = self.program.validate(&text).map_err(whole)?;
+        ConfigError::unless_empty(messages::problems(&said, &split.child, self.program.path()))?;
+        Ok(Some((split, text)))
+    }
 }
 
 fn whole(message: String) -> Problem {

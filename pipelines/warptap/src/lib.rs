@@ -13,6 +13,7 @@ pub mod docs;
 pub mod graph;
 pub mod hostile;
 mod logging;
+mod nop;
 pub mod prepare;
 mod printable;
 pub mod privileges;

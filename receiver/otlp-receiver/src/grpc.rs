@@ -52,14 +52,14 @@ impl Service {
         Service { sink: Arc::new(sink), message_bytes_max: config.message_bytes_max() }
     }
 
-    async fn export(&self, request: Request<Incoming>) -> Result<(), Status> {
+    async fn export(&self, request: Request<Incoming>, from: Option<SocketAddr>) -> Result<(), Status> {
         let (parts, body) = request.into_parts();
         let method = parts.uri.path();
         let signal =
             Signal::ALL.into_iter().find(|s| pdata::otlp::grpc_path(*s) == method && self.sink.accepts(*s));
         let unknown = || Status::unimplemented(format!("unknown method {method}"));
         let signal = signal.ok_or_else(unknown)?;
-        let context = self.sink.authenticate(|| metadata(&parts.headers));
+        let context = self.sink.authenticate(from, || metadata(&parts.headers));
         let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
         let message =
             tokio::time::timeout(BODY_MAX, grpc::read(&parts.headers, body, self.message_bytes_max));
@@ -80,14 +80,14 @@ impl Handler for Service {
     async fn handle(
         &self,
         request: Request<Incoming>,
-        _: Option<SocketAddr>,
+        from: Option<SocketAddr>,
     ) -> io::Result<Response<ResponseBody>> {
         if request.method() != Method::POST || !is_grpc(request.headers()) {
             let mut response = Response::new(ResponseBody::default());
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Ok(response);
         }
-        let outcome = self.export(request).await;
+        let outcome = self.export(request, from).await;
         Ok(outcome.map_or_else(|status| grpc::error_response(&status), |()| grpc::response(b"")))
     }
 }

@@ -1,5 +1,6 @@
 //! The part that both protocols share: authentication, and passing data to the pipelines.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use component::auth::{Identity, ServerAuth, Unauthenticated};
@@ -36,13 +37,15 @@ impl Sink {
         self.next[signal as usize].is_some()
     }
 
-    /// Authenticates a request and returns its context. The headers are only converted if they are needed.
+    /// Authenticates a request from an address and returns its context. The headers are only converted if they are needed.
     pub(crate) fn authenticate(
         &self,
+        from: Option<SocketAddr>,
         headers: impl FnOnce() -> Metadata,
     ) -> Result<Context, Unauthenticated> {
+        let address = from.map(|from| from.ip().to_canonical());
         if self.auth.is_none() && !self.includes_metadata {
-            return Ok(Context::default());
+            return Ok(Context { address, ..Context::default() });
         }
         let headers = headers();
         let identity = match &self.auth {
@@ -50,7 +53,7 @@ impl Sink {
             Some(auth) => auth.authenticate(&headers)?,
         };
         let metadata = if self.includes_metadata { headers } else { Metadata::default() };
-        Ok(Context { metadata: Arc::new(metadata), identity: Arc::new(identity) })
+        Ok(Context { metadata: Arc::new(metadata), identity: Arc::new(identity), address })
     }
 
     /// Passes data to the pipelines. As OTLP requires, an empty request is a success.

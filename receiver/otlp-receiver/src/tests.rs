@@ -629,7 +629,8 @@ async fn headers_are_passed_on_only_if_configured() {
     receiver.post("/v1/traces", &[("x-tenant", "a"), JSON], TRACES.into()).await;
     let received = receiver.pipeline.deliveries();
     let senders: Vec<Context> = received.into_iter().map(|delivery| delivery.context).collect();
-    assert_eq!(senders, [Context::default()]);
+    let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    assert_eq!(senders, [Context { address, ..Context::default() }]);
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ fn counts_are_deltas_with_the_resource_of_the_items() {
         )
     };
     let want = format!(
-        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"env","value":{{"stringValue":"prod"}}}}]}},"schemaUrl":"u","scopeMetrics":[{{"scope":{{"name":"github.com/open-telemetry/opentelemetry-collector-contrib/connector/countconnector"}},"metrics":[{},{}]}}]}}]}}"#,
+        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"env","value":{{"stringValue":"prod"}}}}]}},"scopeMetrics":[{{"scope":{{"name":"github.com/open-telemetry/opentelemetry-collector-contrib/connector/countconnector"}},"metrics":[{},{}]}}]}}]}}"#,
         point("trace.span.count", "spans", 10, 90),
         point("trace.span.event.count", "span events", 30, 40),
     );

@@ -61,6 +61,7 @@ fn metrics_of<R: ResourceGroup>(group: &R, metrics: Vec<Metric>) -> ResourceMetr
     ResourceMetrics {
         resource: group.resource().cloned(),
         scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: String::new() }],
-        schema_url: group.schema_url().to_owned(),
+        // The counts are not attributes of that schema. The Collector leaves it empty, too.
+        schema_url: String::new(),
     }
 }

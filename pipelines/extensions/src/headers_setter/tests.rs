@@ -12,7 +12,7 @@ fn context(headers: &[(&str, &str)], attributes: &[(&str, &str)]) -> Context {
     let mut metadata = Metadata::default();
     headers.iter().for_each(|(key, value)| metadata.add(key, *value));
     let identity = Identity(attributes.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect());
-    Context { metadata: Arc::new(metadata), identity: Arc::new(identity) }
+    Context { metadata: Arc::new(metadata), identity: Arc::new(identity), ..Context::default() }
 }
 
 async fn open(json: &str, host: &Host) -> Arc<dyn ClientAuth> {

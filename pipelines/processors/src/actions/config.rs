@@ -23,8 +23,8 @@ config::section! {
         pub default_value: Option<Node>,
         /// Attribute whose value is set.
         pub from_attribute: String,
-        /// Part of the request whose value is set: `metadata.` and a header name, or `auth.` and an attribute of the
-        /// sender.
+        /// Part of the request whose value is set: `metadata.` and a header name, `auth.` and an attribute of the sender, or
+        /// `client.address`, the address of the sender.
         pub from_context: String,
         /// Regular expression: keys that are deleted or hashed in addition, or the groups that are extracted.
         pub pattern: String,
@@ -81,7 +81,7 @@ impl ActionConfig {
         let source = Source {
             value: self.value.as_ref().map(any_value).transpose().map_err(|e| ("value", e))?,
             from_attribute: Some(self.from_attribute.clone()).filter(|name| !name.is_empty()),
-            from_context: self.context_source()?,
+            from_context: self.context_source(),
             default_value: self
                 .default_value
                 .as_ref()
@@ -98,18 +98,15 @@ impl ActionConfig {
     }
 
     /// Returns the source named by `from_context`. A name without a prefix is the name of a header.
-    fn context_source(&self) -> Result<Option<FromContext>, Wrong> {
+    fn context_source(&self) -> Option<FromContext> {
         let name = self.from_context.as_str();
-        Ok(match (name, name.strip_prefix("metadata."), name.strip_prefix("auth.")) {
+        match (name, name.strip_prefix("metadata."), name.strip_prefix("auth.")) {
             ("", ..) => None,
-            ("client.address", ..) => {
-                let expected = "expected metadata.<header> or auth.<attribute>";
-                return Err(("from_context", format!("the sender's address is not carried: {expected}")));
-            }
+            ("client.address", ..) => Some(FromContext::Address),
             (_, Some(header), _) => Some(FromContext::Metadata(header.to_owned())),
             (_, _, Some(attribute)) => Some(FromContext::Auth(attribute.to_owned())),
             (header, ..) => Some(FromContext::Metadata(header.to_owned())),
-        })
+        }
     }
 
     fn by_pattern(&self, make: fn(String, Option<Regex>) -> Action) -> Result<Action, Wrong> {

@@ -131,13 +131,15 @@ fn values_come_from_headers_and_sender_attributes() {
     metadata.add("X-Tenant", "a");
     metadata.add("x-tenant", "b");
     let identity = Identity([("username".to_owned(), "u".to_owned())].into());
-    let context = Context { metadata: metadata.into(), identity: identity.into() };
+    let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    let context = Context { metadata: metadata.into(), identity: identity.into(), address };
     for (from, value) in [
         ("metadata.x-tenant", r#"a="a;b""#),
         ("X-Tenant", r#"a="a;b""#),
         ("metadata.other", ""),
         ("auth.username", r#"a="u""#),
         ("auth.other", ""),
+        ("client.address", r#"a="127.0.0.1""#),
     ] {
         let settings =
             format!(r#"{{"attributes": [{{"key": "a", "from_context": "{from}", "action": "upsert"}}]}}"#);
@@ -197,10 +199,7 @@ fn wrong_actions_are_refused_with_their_path() {
             "invalid value \"bool\": expected string",
         ),
         (r#"{"key": "a", "action": "insert", "from_context": "metadata.x"}"#, ""),
-        (
-            r#"{"key": "a", "action": "insert", "from_context": "client.address"}"#,
-            "x::attributes[0]::from_context: the sender's address is not carried",
-        ),
+        (r#"{"key": "a", "action": "insert", "from_context": "client.address"}"#, ""),
         (r#"{"key": "a", "action": "insert", "from_context": "x", "value": 1}"#, "multiple value sources"),
         (
             r#"{"key": "a", "action": "convert", "converted_type": "int", "from_context": "x"}"#,

@@ -91,9 +91,9 @@ impl Handler for Service {
     async fn handle(
         &self,
         request: Request<Incoming>,
-        _: Option<SocketAddr>,
+        from: Option<SocketAddr>,
     ) -> io::Result<Response<Full<Bytes>>> {
-        let answer = self.0.answer_cors(request);
+        let answer = self.0.answer_cors(request, from);
         match self.0.write_max {
             None => Ok(answer.await),
             Some(max) => tokio::time::timeout(max, answer).await.map_err(|_| io::ErrorKind::TimedOut.into()),
@@ -102,19 +102,27 @@ impl Handler for Service {
 }
 
 impl Inner {
-    async fn answer_cors(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let Some(cors) = &self.cors else { return self.answer_headers(request).await };
+    async fn answer_cors(
+        &self,
+        request: Request<Incoming>,
+        from: Option<SocketAddr>,
+    ) -> Response<Full<Bytes>> {
+        let Some(cors) = &self.cors else { return self.answer_headers(request, from).await };
         if let Some(answer) = cors.preflight(request.method(), request.headers()) {
             return self.with_headers(answer);
         }
         let allowed = cors.headers(request.headers());
-        let mut answer = self.answer_headers(request).await;
+        let mut answer = self.answer_headers(request, from).await;
         answer.headers_mut().extend(allowed);
         answer
     }
 
-    async fn answer_headers(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        self.with_headers(self.answer(request).await)
+    async fn answer_headers(
+        &self,
+        request: Request<Incoming>,
+        from: Option<SocketAddr>,
+    ) -> Response<Full<Bytes>> {
+        self.with_headers(self.answer(request, from).await)
     }
 
     fn with_headers(&self, mut answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
@@ -124,14 +132,14 @@ impl Inner {
         answer
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>, from: Option<SocketAddr>) -> Response<Full<Bytes>> {
         let signal = Signal::ALL.into_iter().find(|s| self.paths[*s as usize] == request.uri().path());
         let Some(signal) = signal.filter(|s| self.sink.accepts(*s)) else {
             return text(StatusCode::NOT_FOUND, "404 page not found");
         };
         let encoding = Encoding::of(request.headers());
         let (parts, body) = request.into_parts();
-        let context = match self.authenticate(&parts.uri, &parts.headers) {
+        let context = match self.authenticate(from, &parts.uri, &parts.headers) {
             Ok(context) => context,
             Err(error) => return error.response(encoding.unwrap_or(Encoding::Json)),
         };
@@ -146,7 +154,12 @@ impl Inner {
         outcome.map_or_else(|error| error.response(encoding), |()| success(encoding))
     }
 
-    fn authenticate(&self, uri: &Uri, headers: &HeaderMap) -> Result<Context, HttpError> {
+    fn authenticate(
+        &self,
+        from: Option<SocketAddr>,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Context, HttpError> {
         let attributes = || {
             let mut attributes = Metadata::default();
             // A parameter of the query overrides the header of its name.
@@ -162,7 +175,7 @@ impl Inner {
             }
             attributes
         };
-        self.sink.authenticate(attributes).map_err(HttpError::unauthenticated)
+        self.sink.authenticate(from, attributes).map_err(HttpError::unauthenticated)
     }
 
     async fn export(
