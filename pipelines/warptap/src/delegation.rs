@@ -76,7 +76,7 @@ pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<(), Con
     let divider = Divider { loaded, sections: &sections, factories, program: &program };
     let with_refused = if refused.is_empty() { None } else { divider.divide(&refused).ok().flatten() };
     let (divided, warnings) = match with_refused {
-        Some(divided) => (Some(divided), refused.iter().map(Refused::warning).collect()),
+        Some(divided) => (Some(divided), refused.iter().map(RefusedSettings::warning).collect()),
         None => (divider.divide(&[])?, Vec::new()),
     };
     let Some((split, text)) = divided else { return Ok(()) };
@@ -98,7 +98,7 @@ struct Divider<'a> {
 impl Divider<'_> {
     /// Divides the configuration, and asks the Collector about its part, whose text is returned. Returns nothing if the Collector
     /// would have nothing to do.
-    fn divide(&self, refused: &[Refused]) -> Result<Option<(Split, String)>, ConfigError> {
+    fn divide(&self, refused: &[RefusedSettings]) -> Result<Option<(Split, String)>, ConfigError> {
         let lacks = |kind, id: &ComponentId| {
             !self.factories.has(kind, id.kind()) || refused.iter().any(|r| (r.kind, &r.id) == (kind, id))
         };
@@ -120,7 +120,7 @@ fn whole(message: String) -> Problem {
 }
 
 /// A component of this binary that refuses its settings.
-pub struct Refused {
+pub struct RefusedSettings {
     /// The kind of the component.
     pub kind: ComponentKind,
     /// The id of the component.
@@ -129,7 +129,7 @@ pub struct Refused {
     pub problem: Problem,
 }
 
-impl Refused {
+impl RefusedSettings {
     fn warning(&self) -> Problem {
         let message = format!("runs in the Collector, since warptap refuses it: {}", self.problem.message);
         Problem { message, ..self.problem.clone() }

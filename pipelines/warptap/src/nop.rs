@@ -17,21 +17,21 @@ pub(crate) const FACTORY: ReceiverFactory = ReceiverFactory {
     stability: Stability::Beta,
     about: "Receives nothing, for a pipeline that must have a receiver.",
     example: "",
-    keys: config::keys::<NopConfig>,
+    keys: config::keys::<NopReceiverConfig>,
     build,
 };
 
 config::section! {
     /// The section of the receiver, which has no keys.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct NopConfig {
+    pub struct NopReceiverConfig {
     }
 }
 
 struct Nop;
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
-    section.read::<NopConfig>().1.finish()?;
+    section.read::<NopReceiverConfig>().1.finish()?;
     Ok(Box::new(Nop))
 }
 

@@ -5,7 +5,7 @@ use config::{ConfigError, Problem, Seen};
 
 use crate::config::telemetry::TelemetryConfig;
 use crate::config::{Configured, Environment, Loaded, Sections, Sources, load};
-use crate::delegation::{self, Refused, delegate};
+use crate::delegation::{self, RefusedSettings, delegate};
 use crate::graph::{Factories, Plan};
 use crate::privileges::Privileges;
 
@@ -67,11 +67,11 @@ pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigEr
 }
 
 /// Returns the components of this binary that refuse their settings, each with its first problem.
-pub fn refused(sections: &Sections<'_>, factories: Factories<'_>) -> Vec<Refused> {
+pub fn refused(sections: &Sections<'_>, factories: Factories<'_>) -> Vec<RefusedSettings> {
     let refused = |configured: &Configured<'_>| {
         let error = factories.check(configured, VERSION)?;
         let problem = error.into_problems().into_iter().next()?;
-        Some(Refused { kind: configured.kind, id: configured.id.clone(), problem })
+        Some(RefusedSettings { kind: configured.kind, id: configured.id.clone(), problem })
     };
     sections.components.iter().filter_map(refused).collect()
 }

@@ -79,7 +79,7 @@ fn lambda(world: &World) -> Answer {
     Ok(attributes)
 }
 
-/// What the daemon of X-Ray is told of the environment.
+/// The environment as the daemon of X-Ray reads it.
 #[derive(Deserialize)]
 struct Environment {
     deployment_id: i64,
