@@ -28,20 +28,13 @@ pub fn is_running(process: ProcessId) -> bool {
     found.is_some_and(|f| process.start_ns == 0 || process.start_ns.abs_diff(f.start_ns) < 2 * TICK_NS)
 }
 
-/// Returns true if the process has a GPU open, as it has before it enqueues work or allocates memory. Of a process that has
-/// ended, whose files are closed, it is assumed.
+/// Returns true if the process has a GPU open, as it has before it enqueues work or allocates memory. Of a process without any open
+/// file it is assumed: the kernel has closed them, since the process ends.
 pub fn has_gpu_open(pid: u32) -> bool {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return true };
     let is_gpu = |path: &Path| GPUS.iter().any(|gpu| path.to_str().is_some_and(|path| path.starts_with(gpu)));
-    files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path))) || has_ended(pid)
-}
-
-/// Returns true if there is no such process, or if it waits for its parent to read its exit code.
-fn has_ended(pid: u32) -> bool {
-    let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name of the program, which is in parentheses and may contain any character (proc_pid_stat(5)).
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_none_or(|state| matches!(state, 'Z' | 'X'))
+    let files: Vec<_> = files.flatten().collect();
+    files.is_empty() || files.iter().any(|file| fs::read_link(file.path()).is_ok_and(|path| is_gpu(&path)))
 }
 
 /// Describes a process, with its launcher variables.
@@ -155,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_that_waits_for_its_parent_has_ended() {
+    fn process_that_ends_is_assumed_to_have_had_a_gpu_open() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(!has_gpu_open(child.id()));
         child.kill().unwrap();
