@@ -97,10 +97,11 @@ impl Pass {
         let mut names: Vec<&str> = keys.iter().map(|e| e.key.as_str()).collect();
         names.sort_unstable();
         let free = || known.iter().copied().filter(|name| node.get(name).is_none());
-        let advice = names.iter().filter_map(|name| removed(&path.to_string(), name));
+        let path = path.to_string();
+        let advice = names.iter().filter_map(|name| removed(&path, name));
         let advice: String = advice.map(|(key, advice)| format!(" ({key} was removed: {advice})")).collect();
         let message = format!("has invalid keys: {}{advice}", names.join(", "));
-        let mut problem = Problem::new(first.position.clone(), path.to_string(), message);
+        let mut problem = Problem::new(first.position.clone(), path, message);
         problem.nearest = names.iter().filter_map(|name| nearest(name, free())).map(str::to_owned).collect();
         self.problems.borrow_mut().push(problem);
     }

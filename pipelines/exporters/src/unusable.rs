@@ -5,15 +5,29 @@ use std::sync::Arc;
 
 use component::status::ComponentStatus;
 use component::{BoxFuture, ComponentId, Consumer, Exporter, Host, Refused, Running, StartResult};
+use config::Section;
 use pdata::{Data, Signal};
 use queue::{ExporterMetrics, Stages};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Unusable {
-    pub(crate) id: ComponentId,
+    id: ComponentId,
     /// What is wrong with the endpoint.
-    pub(crate) reason: String,
-    pub(crate) stages: Stages,
+    reason: String,
+    stages: Stages,
+}
+
+impl Unusable {
+    /// Returns the exporter of a section whose endpoint is unusable for a reason, of which the section warns.
+    pub(crate) fn boxed(
+        id: ComponentId,
+        section: &Section<'_>,
+        reason: String,
+        stages: Stages,
+    ) -> Box<dyn Exporter> {
+        section.warn("endpoint", format!("no data can be exported: {reason}"));
+        Box::new(Unusable { id, reason, stages })
+    }
 }
 
 impl Exporter for Unusable {

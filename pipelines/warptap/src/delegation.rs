@@ -25,7 +25,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use component::{ComponentId, ExtensionFactory};
-use config::{ConfigError, Entry, Node, Position, Problem, Seen, Value};
+use config::{ConfigError, Node, Position, Problem, Seen};
 use serde_json::json;
 
 use crate::config::{CollectorConfig, ComponentKind, Loaded, Sections};
@@ -68,8 +68,8 @@ pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<(), Con
     let seen = Seen::default();
     let sections = loaded.sections(&seen);
     let settings = sections.service.collector.clone();
-    let Some(program) = program::wanted(&loaded.delegation, &settings) else { return Ok(()) };
-    let program = program.and_then(|path| Program::open(&path)).map_err(whole)?;
+    let program = Program::open_wanted(&loaded.delegation, &settings).map_err(whole)?;
+    let Some(program) = program else { return Ok(()) };
     // What is wrong across components is reported by the checks of the whole configuration.
     ConfigError::unless_empty(sections.problems.clone())?;
     let refused = prepare::refused(&sections, factories);
@@ -83,7 +83,7 @@ pub fn delegate(loaded: &mut Loaded, factories: Factories<'_>) -> Result<(), Con
     let section = section(&program, &loaded.delegation.directory, text, &settings);
     loaded.warnings.extend(split.warnings.into_iter().chain(warnings));
     loaded.root = split.native;
-    add_child(&mut loaded.root, &section);
+    split::add_extension(&mut loaded.root, child_id().to_string(), section);
     loaded.bridge = Some(split.bridge);
     Ok(())
 }
@@ -99,20 +99,35 @@ impl Divider<'_> {
     /// Divides the configuration, and asks the Collector about its part, whose text is returned. Returns nothing if the Collector
     /// would have nothing to do.
     fn divide(&self, refused: &[RefusedSettings]) -> Result<Option<(Split, String)>, ConfigError> {
-        let lacks = |kind, id: &ComponentId| {
-            !self.factories.has(kind, id.kind()) || refused.iter().any(|r| (r.kind, &r.id) == (kind, id))
-        };
-        let chosen = choose(self.sections, lacks, |kind, name| self.program.has(kind, name));
+        let is_in_child = |kind, name: &str| self.program.has(kind, name);
+        let chosen = choose(self.sections, lacks(self.factories, refused), is_in_child);
         if chosen.is_empty() {
             return Ok(None);
         }
         let places = split::Places::of(&self.loaded.delegation.directory, Some(self.program));
         let split = split::split(&self.loaded.root, self.sections, &chosen, &places);
-        let text = text::of(&split.child)?;
-        let said = self.program.validate(&text).map_err(whole)?;
-        ConfigError::unless_empty(messages::problems(&said, &split.child, self.program.path()))?;
+        let (text, problems) = validate(self.program, &split.child).map_err(whole)?;
+        ConfigError::unless_empty(problems)?;
         Ok(Some((split, text)))
     }
+}
+
+/// Returns whether this collector does not run a component: it has none of that type, or the component refuses its settings.
+fn lacks<'a>(
+    factories: Factories<'a>,
+    refused: &'a [RefusedSettings],
+) -> impl Fn(ComponentKind, &ComponentId) -> bool + 'a {
+    move |kind, id| !factories.has(kind, id.kind()) || refused.iter().any(|r| (r.kind, &r.id) == (kind, id))
+}
+
+/// Returns the text of the child's configuration, and the problems that the Collector finds in it.
+///
+/// # Errors
+/// The Collector cannot be run.
+fn validate(program: &Program, child: &Node) -> Result<(String, Vec<Problem>), String> {
+    let text = text::of(child).map_err(|e| e.to_string())?;
+    let output = program.validate(&text)?;
+    Ok((text, messages::problems(&output, child, program.path())))
 }
 
 fn whole(message: String) -> Problem {
@@ -159,19 +174,4 @@ fn section(program: &Program, directory: &Path, text: String, settings: &Collect
         "memory_limit_mib": settings.memory_limit_mib,
         "cpus": settings.cpus,
     }))
-}
-
-/// Adds the extension that runs the child to the extensions and to those of the service.
-fn add_child(root: &mut Node, section: &Node) {
-    let id = child_id().to_string();
-    let position = Position::unknown();
-    let entry = Entry { key: id.clone(), position: position.clone(), value: section.clone() };
-    split::entries(root, ComponentKind::Extension.section()).push(entry);
-    let service = split::value(root, "service");
-    let list = split::value(service, "extensions");
-    let own = Node::new(Value::String(id), position);
-    match &mut list.value {
-        Value::Sequence(items) => items.insert(0, own),
-        other => *other = Value::Sequence(vec![own]),
-    }
 }

@@ -29,7 +29,11 @@ pub fn prepare(
     environment: &dyn Environment,
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
-    let mut loaded = load(sources, environment)?;
+    prepare_loaded(load(sources, environment)?, factories)
+}
+
+/// Builds the plan of a loaded configuration, of which a Collector may run a part, or returns all its problems.
+pub fn prepare_loaded(mut loaded: Loaded, factories: Factories<'_>) -> Result<Prepared, ConfigError> {
     delegate(&mut loaded, factories)?;
     let Built { plan, telemetry, privileges } = plan(&loaded, factories)?;
     let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();

@@ -95,10 +95,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     };
     let endpoint = match endpoint {
         Ok(endpoint) => endpoint,
-        Err(reason) => {
-            section.warn("endpoint", format!("no data can be exported: {reason}"));
-            return Ok(Box::new(Unusable { id: context.id.clone(), reason, stages }));
-        }
+        Err(reason) => return Ok(Unusable::boxed(context.id.clone(), &section, reason, stages)),
     };
     if let Some(name) = grpc::name(compression) {
         headers.insert(grpc::ENCODING, HeaderValue::from_static(name));

@@ -112,10 +112,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     };
     let uris = match uris {
         Ok(uris) => uris,
-        Err(reason) => {
-            section.warn("endpoint", format!("no data can be exported: {reason}"));
-            return Ok(Box::new(Unusable { id, reason, stages }));
-        }
+        Err(reason) => return Ok(Unusable::boxed(id, &section, reason, stages)),
     };
     Ok(Box::new(OtlpHttp {
         id,

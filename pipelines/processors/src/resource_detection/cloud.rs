@@ -128,11 +128,13 @@ impl World {
     }
 
     /// Returns a client of a metadata server that needs these headers.
-    fn api(base: &str, headers: &[(&'static str, &str)]) -> Result<Api, Missing> {
-        let failed = |e: String| Missing::Failed(format!("{base}: {e}"));
+    ///
+    /// # Errors
+    /// A value is not one of a header.
+    fn api(base: &str, headers: &[(&'static str, &str)]) -> Result<Api, String> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            let value = HeaderValue::try_from(*value).map_err(|e| failed(e.to_string()))?;
+            let value = HeaderValue::try_from(*value).map_err(|e| format!("{base}: {e}"))?;
             map.insert(HeaderName::from_static(name), value);
         }
         Ok(Api::with_headers(Dial::plain(), base.to_owned(), map))

@@ -26,7 +26,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const NODE_VARIABLE: &str = "K8S_NODE_NAME";
 
 config::section! {
-    /// The section `k8s_api`, also named `k8snode` and `kubernetes_node`.
+    /// The section `k8s_api`, also named `k8snode`.
     #[derive(Clone, Debug, PartialEq)]
     pub(super) struct KubernetesConfig {
         /// Authentication at the Kubernetes API: `serviceAccount`.

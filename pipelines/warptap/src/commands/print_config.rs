@@ -12,15 +12,14 @@ use crate::commands::refused;
 use crate::components::FACTORIES;
 use crate::config::{Environment, Printed, load};
 use crate::graph::Plan;
-use crate::prepare::{VERSION, prepare};
+use crate::prepare::{VERSION, prepare_loaded};
 
 /// Prints the configuration; with `validate`, only if it is valid.
 pub fn run(args: &PrintConfigArgs, environment: &dyn Environment, out: &mut dyn Write) -> anyhow::Result<()> {
-    let sources = args.config.all()?;
+    let loaded = load(args.config.all()?, environment).map_err(refused)?;
     if args.validate {
-        prepare(&sources, environment, FACTORIES).map_err(refused)?;
+        prepare_loaded(loaded.clone(), FACTORIES).map_err(refused)?;
     }
-    let loaded = load(&sources, environment).map_err(refused)?;
     let seen = Seen::default();
     // Built to learn which values are secret, which only their components know; what is wrong has been reported if asked for.
     _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION, None);

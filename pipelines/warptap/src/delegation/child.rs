@@ -1,5 +1,6 @@
 //! The extension that runs the child: starts it, logs its lines, reports its state, and starts it again if it ends by itself.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -68,15 +69,15 @@ const SHOWN_LINES: usize = 3;
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
     let config: ChildConfig = section.decode()?;
-    Ok(Box::new(Collector { name: context.id.to_string(), config }))
+    Ok(Box::new(ChildExtension { name: context.id.to_string(), config }))
 }
 
-struct Collector {
+struct ChildExtension {
     name: String,
     config: ChildConfig,
 }
 
-impl Extension for Collector {
+impl Extension for ChildExtension {
     fn start(
         self: Box<Self>,
         host: &Host,
@@ -87,12 +88,14 @@ impl Extension for Collector {
             let metrics_stop = CancellationToken::new();
             let state = host.state().clone();
             let (environment, metrics) = super::metrics::receive(state.clone(), metrics_stop.clone()).await?;
+            // If the child does not start, nothing sends metrics.
+            let metrics_stop = metrics_stop.drop_guard();
             let metrics = tokio::spawn(metrics);
             let runner = Runner::new(&self.config, self.name, host, environment)?;
             let process = runner.run().await?;
             let running = async move {
                 runner.supervise(process, stop).await;
-                metrics_stop.cancel();
+                drop(metrics_stop);
                 // It has sent everything it had.
                 _ = metrics.await;
                 state.set_child_metrics(None);
@@ -138,7 +141,7 @@ impl Runner {
     async fn run(&self) -> StartResult<Process> {
         directory::remove_sockets(&self.guarded.directory)?;
         let mut process = Process::start(&self.guarded, &self.environment)?;
-        let mut last: Vec<String> = Vec::new();
+        let mut last = VecDeque::with_capacity(SHOWN_LINES);
         let ready = async {
             while let Some(line) = process.lines.recv().await {
                 if line.is_ready() {
@@ -150,7 +153,10 @@ impl Runner {
                     return true;
                 }
                 line.log();
-                last.push(line.text());
+                if last.len() == SHOWN_LINES {
+                    last.pop_front();
+                }
+                last.push_back(line.text());
             }
             false
         };
@@ -158,7 +164,7 @@ impl Runner {
             Ok(true) => Ok(process),
             Ok(false) => {
                 let status = process.child.wait().await?;
-                let shown = last.split_off(last.len().saturating_sub(SHOWN_LINES)).join("; ");
+                let shown = Vec::from(last).join("; ");
                 Err(format!("{} did not start: {status}: {shown}", self.guarded.program.display()).into())
             }
             Err(_) => {

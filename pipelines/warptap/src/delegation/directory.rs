@@ -32,10 +32,15 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if is_own(&self.0) {
-            // What is left, a later process of this pid removes.
-            _ = fs::remove_dir_all(&self.0);
-        }
+        remove(&self.0);
+    }
+}
+
+/// Removes the directory with everything in it if it belongs to this user alone. An error has no effect: a later process of the
+/// same pid removes what is left.
+pub(super) fn remove(path: &Path) {
+    if is_own(path) {
+        _ = fs::remove_dir_all(path);
     }
 }
 
@@ -62,7 +67,7 @@ pub(super) fn remove_sockets(path: &Path) -> io::Result<()> {
 }
 
 /// Returns whether a path is a directory of this user that others cannot enter.
-pub(super) fn is_own(path: &Path) -> bool {
+fn is_own(path: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
     fs::symlink_metadata(path)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0)

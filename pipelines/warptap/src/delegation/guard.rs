@@ -117,9 +117,8 @@ pub fn guard() -> Result<u8, String> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the child has no pid")?;
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| failed(e.into()))?;
     let (status, is_gone) = watch(child, &|signal| _ = pidfd_send_signal(&process, signal));
-    if is_gone && directory::is_own(&guarded.directory) {
-        // Nothing is left that could report an error.
-        _ = std::fs::remove_dir_all(&guarded.directory);
+    if is_gone {
+        directory::remove(&guarded.directory);
     }
     status.map(code).map_err(failed)
 }

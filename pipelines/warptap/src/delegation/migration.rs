@@ -1,11 +1,10 @@
 //! What would become of a configuration, without running it.
 
-use component::ComponentId;
 use config::{ConfigError, Position, Problem, Seen};
 
 use super::choose::{Chosen, choose};
-use super::program::{self, Program};
-use super::{messages, split, text};
+use super::program::Program;
+use super::{lacks, split, validate};
 use crate::config::{ComponentKind, Configured, Loaded, Sections};
 use crate::graph::{Factories, distribution};
 use crate::prepare;
@@ -24,6 +23,11 @@ pub struct Migration {
     pub problems: Vec<Problem>,
 }
 
+/// Returns the problem of a Collector that cannot be run.
+fn unusable(message: String) -> Problem {
+    Problem::new(Position::unknown(), "--collector", message)
+}
+
 impl Migration {
     /// Divides a configuration. Without a Collector, it is assumed that one has every component of the known distributions.
     ///
@@ -32,20 +36,18 @@ impl Migration {
     pub fn of(loaded: &Loaded, factories: Factories<'_>) -> Result<Self, ConfigError> {
         let seen = Seen::default();
         let sections = loaded.sections(&seen);
-        let failed = |message: String| Problem::new(Position::unknown(), "--collector", message);
-        let program = program::wanted(&loaded.delegation, &sections.service.collector).transpose();
-        let program =
-            program.and_then(|path| path.map(|path| Program::open(&path)).transpose()).map_err(failed)?;
+        let program = Program::open_wanted(&loaded.delegation, &sections.service.collector);
+        let program = program.map_err(unusable)?;
         let is_in_child = |kind: ComponentKind, name: &str| match &program {
             Some(program) => program.has(kind, name),
             None => distribution(kind, name).is_some(),
         };
-        let refused = prepare::refused(&sections, factories);
-        let is_refused = |kind, id: &ComponentId| refused.iter().any(|r| (r.kind, &r.id) == (kind, id));
-        let lacks = |kind, id: &ComponentId| {
-            !factories.has(kind, id.kind()) || (program.is_some() && is_refused(kind, id))
+        // Only the Collector itself knows which settings it accepts.
+        let refused = match program {
+            Some(_) => prepare::refused(&sections, factories),
+            None => Vec::new(),
         };
-        let chosen = choose(&sections, lacks, is_in_child);
+        let chosen = choose(&sections, lacks(factories, &refused), is_in_child);
         let is_delegated = |c: &&Configured<'_>| chosen.is_delegated(c.kind, &c.id);
         let delegated: Vec<_> = sections.components.iter().filter(is_delegated).collect();
         let counts = [sections.components.len() - delegated.len(), delegated.len()];
@@ -83,10 +85,8 @@ impl Migration {
             Err(error) => self.problems.extend(error.into_problems()),
         }
         if let Some(program) = self.program.as_ref().filter(|_| !self.chosen.is_empty()) {
-            let refused = program.validate(&text::of(&split.child)?);
-            let refused =
-                refused.map_err(|message| Problem::new(Position::unknown(), "--collector", message))?;
-            self.problems.extend(messages::problems(&refused, &split.child, program.path()));
+            let (_, problems) = validate(program, &split.child).map_err(unusable)?;
+            self.problems.extend(problems);
         }
         Ok(())
     }

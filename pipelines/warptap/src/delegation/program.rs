@@ -77,7 +77,7 @@ impl Listed {
 ///
 /// # Errors
 /// The user asks for a search, and finds none.
-pub(super) fn wanted(delegation: &Delegation, settings: &CollectorConfig) -> Option<Result<PathBuf, String>> {
+fn wanted(delegation: &Delegation, settings: &CollectorConfig) -> Option<Result<PathBuf, String>> {
     match (delegation.program.as_deref(), settings.path.as_str()) {
         (None, "") => None,
         (None | Some(""), path) if !path.is_empty() => Some(Ok(path.into())),
@@ -108,6 +108,17 @@ fn is_executable(path: &Path) -> bool {
 }
 
 impl Program {
+    /// Opens the program that a user wants to run what this collector lacks; none if the user does not name one.
+    ///
+    /// # Errors
+    /// The user asks for a search, which finds none; or the program is not a Collector that can be run.
+    pub(super) fn open_wanted(
+        delegation: &Delegation,
+        settings: &CollectorConfig,
+    ) -> Result<Option<Self>, String> {
+        wanted(delegation, settings).transpose()?.map(|path| Program::open(&path)).transpose()
+    }
+
     /// Asks a program for its components.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ struct Open {
     processors: Vec<Node>,
 }
 
-struct Divider<'a> {
+struct Splitter<'a> {
     chosen: &'a Chosen,
     sections: &'a Sections<'a>,
     places: &'a Places<'a>,
@@ -116,19 +116,21 @@ pub(super) fn split(root: &Node, sections: &Sections<'_>, chosen: &Chosen, place
     let bridge = Bridge { extension: child_id(), inputs: Vec::new(), outputs: Vec::new() };
     let names = metadata::names(root);
     let passes_headers = BySide([!names.is_empty(), !names.is_empty() && places.has_setter]);
-    let mut divider = Divider { chosen, sections, places, passes_headers, parts: BySide::default(), bridge };
+    let mut splitter =
+        Splitter { chosen, sections, places, passes_headers, parts: BySide::default(), bridge };
     for pipeline in &sections.service.pipelines {
-        divider.divide(pipeline);
+        splitter.divide(pipeline);
     }
-    if divider.parts[Side::Child].pipelines.is_empty() {
-        divider.add_idle_pipeline();
+    if splitter.parts[Side::Child].pipelines.is_empty() {
+        splitter.add_idle_pipeline();
     }
-    let Divider { parts: BySide([native, child]), bridge, passes_headers, .. } = divider;
+    let Splitter { parts: BySide([native, child]), bridge, passes_headers, .. } = splitter;
     let (mut native, mut child) =
         (native_root(root, chosen, native), child_root(root, sections, chosen, child));
     for (side, root) in [(Side::Native, &mut native), (Side::Child, &mut child)] {
         if passes_headers[side] {
-            add_setter(root, &names);
+            // The extension passes on headers of requests.
+            add_extension(root, metadata::SETTER_ID.to_owned(), metadata::setter(&names));
         }
     }
     let is_lost = !names.is_empty() && !bridge.outputs.is_empty() && !places.has_setter;
@@ -136,7 +138,7 @@ pub(super) fn split(root: &Node, sections: &Sections<'_>, chosen: &Chosen, place
     Split { native, child, bridge, warnings }
 }
 
-impl Divider<'_> {
+impl Splitter<'_> {
     fn divide(&mut self, pipeline: &Pipeline) {
         let mut open = BySide::<Open>::default();
         for (side, receiver) in self.sides(pipeline, ComponentKind::Receiver) {
@@ -345,14 +347,13 @@ fn child_root(root: &Node, sections: &Sections<'_>, chosen: &Chosen, part: Part)
     child
 }
 
-/// Adds the extension that passes on headers.
-fn add_setter(root: &mut Node, names: &BTreeSet<String>) {
-    let id = metadata::SETTER_ID.to_owned();
-    entries(root, "extensions").push(entry(id.clone(), metadata::setter(names)));
+/// Adds an extension to the extensions, and in front of those of the service.
+pub(super) fn add_extension(root: &mut Node, id: String, section: Node) {
+    let own = Node::new(Value::String(id.clone()), Position::unknown());
+    entries(root, ComponentKind::Extension.section()).push(entry(id, section));
     let list = value(value(root, "service"), "extensions");
-    let own = Node::new(Value::String(id), Position::unknown());
     match &mut list.value {
-        Value::Sequence(items) => items.push(own),
+        Value::Sequence(items) => items.insert(0, own),
         other => *other = Value::Sequence(vec![own]),
     }
 }
@@ -412,7 +413,7 @@ fn with_listed_headers(mut reader: Node) -> Node {
 }
 
 /// Returns the entries of a mapping in `node`, which is made if it is missing.
-pub(super) fn entries<'a>(node: &'a mut Node, key: &str) -> &'a mut Vec<Entry> {
+fn entries<'a>(node: &'a mut Node, key: &str) -> &'a mut Vec<Entry> {
     let section = value(node, key);
     if !matches!(section.value, Value::Mapping(_)) {
         section.value = Value::Mapping(Vec::new());
@@ -424,7 +425,7 @@ pub(super) fn entries<'a>(node: &'a mut Node, key: &str) -> &'a mut Vec<Entry> {
 }
 
 /// Returns the value of a key in `node`, which is made if it is missing.
-pub(super) fn value<'a>(node: &'a mut Node, key: &str) -> &'a mut Node {
+fn value<'a>(node: &'a mut Node, key: &str) -> &'a mut Node {
     if !matches!(node.value, Value::Mapping(_)) {
         node.value = Value::Mapping(Vec::new());
     }

@@ -1,17 +1,17 @@
 //! The text of the child's configuration: references are resolved already, so that `$` is escaped. A value that came from a
 //! reference keeps its original text, which a string field of Go's Collector takes: it is a reference of the scheme `yaml`.
 
-use config::{ConfigError, Node, Position, Problem, Value};
+use config::{Node, Value};
 
 use crate::config::to_yaml;
 
 /// Returns the text of a configuration.
-pub(super) fn of(root: &Node) -> Result<String, ConfigError> {
-    let problem = |e: serde_yaml::Error| Problem::new(Position::unknown(), "", e.to_string());
-    to_yaml(&Escaped(root)).map_err(|e| problem(e).into())
+pub(super) fn of(root: &Node) -> Result<String, serde_yaml::Error> {
+    to_yaml(&Escaped(root))
 }
 
-/// A character that is the `$` of a reference which the child resolves.
+/// Represents the `$` of a reference that the child resolves, such as `${env:NAME}`: every other `$` is escaped. A private-use
+/// character of Unicode, which is not expected in a configuration.
 pub(super) const REFERENCE: char = '\u{e000}';
 
 struct Escaped<'a>(&'a Node);

@@ -73,9 +73,7 @@ impl Factories<'_> {
             ComponentKind::Receiver => find(self.receivers, name).is_some(),
         }
     }
-}
 
-impl Factories<'_> {
     /// Returns what a component of this binary says against its settings; none if it accepts them, or if there is no such component.
     pub fn check(&self, configured: &Configured<'_>, version: &'static str) -> Option<ConfigError> {
         match configured.kind {

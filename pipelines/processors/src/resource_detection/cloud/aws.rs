@@ -90,7 +90,7 @@ async fn ec2(world: &World, settings: &Settings) -> Answer {
 
 /// Returns the metadata server with a token; without one if it gives none, as version 1 does.
 async fn imds(world: &World) -> Result<Api, ApiError> {
-    let failed = |e: Missing| ApiError::failed(Method::PUT, "/latest/api/token", format!("{e:?}"));
+    let failed = |reason| ApiError::failed(Method::PUT, "/latest/api/token", reason);
     let plain = World::api(&world.metadata, &[("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)]);
     match plain.map_err(failed)?.put("/latest/api/token").await {
         Ok(token) => {
@@ -141,7 +141,7 @@ const ENDPOINTS: [&str; 2] = ["ECS_CONTAINER_METADATA_URI_V4", "ECS_CONTAINER_ME
 async fn ecs(world: &World) -> Answer {
     let endpoint = ENDPOINTS.iter().find_map(|name| world.variable(name));
     let endpoint = endpoint.ok_or_else(|| Missing::Absent(format!("{} is not set", ENDPOINTS[0])))?;
-    let server = World::api(endpoint.trim_end_matches('/'), &[])?;
+    let server = World::api(endpoint.trim_end_matches('/'), &[]).map_err(Missing::Failed)?;
     let task: Task = server.get("/task").await?;
     let own: Option<Container> = server.get("").await.ok();
     let arn: Vec<&str> = task.task_arn.split(':').collect();

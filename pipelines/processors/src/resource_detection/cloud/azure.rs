@@ -61,7 +61,7 @@ struct Tag {
 
 /// Asks the service for the machine.
 async fn compute(world: &World) -> Result<Compute, Missing> {
-    let server = World::api(&world.metadata, &[("metadata", "true")])?;
+    let server = World::api(&world.metadata, &[("metadata", "true")]).map_err(Missing::Failed)?;
     first(server.get("/metadata/instance/compute?format=json&api-version=2020-09-01")).await
 }
 

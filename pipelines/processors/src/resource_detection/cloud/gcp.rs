@@ -33,7 +33,7 @@ pub(super) const GCP: Platform = Platform {
 type Pairs = Vec<(&'static str, Option<String>)>;
 
 async fn gcp(world: &World) -> Answer {
-    let server = World::api(&world.google, &[("metadata-flavor", "Google")])?;
+    let server = World::api(&world.google, &[("metadata-flavor", "Google")]).map_err(Missing::Failed)?;
     let project = first(server.text("/computeMetadata/v1/project/project-id")).await?;
     let mut pairs = vec![("cloud.provider", fixed("gcp")), ("cloud.account.id", Some(project))];
     pairs.extend(platform(world, &Metadata(server)).await?);
